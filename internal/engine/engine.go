@@ -1,0 +1,132 @@
+// Package engine is the contract between the relay and a workflow engine: what the relay asks, and the verdicts an
+// engine's adapter answers with. Each adapter is a package below this one, and passes the suite in enginetest.
+//
+// An adapter classifies by evidence: bodies, re-queries, history, not by a status code alone. It never retries a
+// delivery by itself, never blocks longer than its timeout, and is safe for concurrent use. The relay decides what
+// follows from a verdict; an adapter that cannot tell says Technical (the request was surely not acted upon) or Unknown
+// (it may have been).
+package engine
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+)
+
+// Verdict is the outcome of one delivery.
+type Verdict string
+
+const (
+	// Correlated: exactly one instance advanced.
+	Correlated Verdict = "CORRELATED"
+	// Duplicate: the engine already has this delivery.
+	Duplicate Verdict = "DUPLICATE"
+	// HandedOver: the engine has taken the message, but nobody has advanced yet.
+	HandedOver Verdict = "HANDED_OVER"
+	// NotWaiting: nobody waits for it, now. Heals with time if the message has overtaken its process.
+	NotWaiting Verdict = "NOT_WAITING"
+	// AlreadyThrough: the process is past the point that waits for it.
+	AlreadyThrough Verdict = "ALREADY_THROUGH"
+	// Ambiguous: more than one instance waits for it.
+	Ambiguous Verdict = "AMBIGUOUS"
+	// Vanished: the waiting instance went away between look-up and delivery.
+	Vanished Verdict = "VANISHED"
+	// Rejected: the engine refuses the message itself, for ever.
+	Rejected Verdict = "REJECTED"
+	// RetryAfter: the engine asks for this message later. RetryAfter of the result says when.
+	RetryAfter Verdict = "RETRY_AFTER"
+	// Technical: it failed, surely without effect.
+	Technical Verdict = "TECHNICAL"
+	// Throttled: the engine as a whole wants less. RetryAfter of the result may say when.
+	Throttled Verdict = "THROTTLED"
+	// Unauthorised: the engine refuses us, not the message.
+	Unauthorised Verdict = "UNAUTHORISED"
+	// Unknown: sent, and no definite answer.
+	Unknown Verdict = "UNKNOWN"
+	// Drop: the engine explicitly wants the message closed.
+	Drop Verdict = "DROP"
+	// NotStarted: nothing was sent, because BeforeSend forbade it.
+	NotStarted Verdict = "NOT_STARTED"
+)
+
+// Delivery is one message for one engine.
+type Delivery struct {
+	InboxID     string // stable over attempts: the idempotency key
+	Attempt     int64  // 1 for the first
+	Consumer    string
+	Route       string
+	Message     string // the engine's name of the message
+	Key         string // correlation key; may be empty
+	MessageType string
+	PublishedAt time.Time // zero if unknown
+	TraceParent string    // W3C trace context of the publisher; may be empty
+
+	// Variables are exact JSON texts: a number keeps every digit. Nil: the route names none, and the payload goes as it
+	// came.
+	Variables   map[string]json.RawMessage
+	Payload     []byte
+	ContentType string // of the payload; may be empty
+
+	// BeforeSend is called immediately before the request that delivers is written. Where it answers false nothing may be
+	// sent and the verdict is NotStarted. Nil allows.
+	BeforeSend func() bool
+}
+
+// MaySend asks BeforeSend.
+func (d *Delivery) MaySend() bool { return d.BeforeSend == nil || d.BeforeSend() }
+
+// Result is a verdict and its evidence. Code, Detail and Reference are kept on the row: they must hold no payload and no
+// secret.
+type Result struct {
+	Verdict    Verdict
+	Code       string        // short and stable, such as "HTTP 409"
+	Detail     string        // one sentence for a person
+	Reference  string        // what advanced, such as an instance id; or what was found ambiguous
+	RetryAfter time.Duration // Throttled and RetryAfter; zero: not said
+}
+
+// Properties are what an engine declares about itself.
+type Properties struct {
+	// Idempotent: a second delivery under the same inbox id has no second effect.
+	Idempotent bool
+	// Probe: the engine is a Prober.
+	Probe bool
+	// Timeout bounds one call of the engine, whichever method.
+	Timeout time.Duration
+}
+
+// Engine delivers. Implementations are safe for concurrent use.
+type Engine interface {
+	Properties() Properties
+	// Correlate delivers d, once. It returns within the engine's timeout, and earlier when ctx ends; a call cut off after
+	// its request was written is Unknown.
+	Correlate(ctx context.Context, d Delivery) Result
+}
+
+// ProbeOutcome is what a look-up of an earlier delivery found.
+type ProbeOutcome string
+
+const (
+	// ProbeFound: the delivery had its effect.
+	ProbeFound ProbeOutcome = "FOUND"
+	// ProbeWaiting: it had none, and an instance still waits for it.
+	ProbeWaiting ProbeOutcome = "WAITING"
+	// ProbeGone: it left no trace, and nobody waits any more.
+	ProbeGone ProbeOutcome = "GONE"
+	// ProbeFailed: the look-up itself failed; Result says how (Technical, Throttled or Unauthorised).
+	ProbeFailed ProbeOutcome = "FAILED"
+)
+
+// Prober is an Engine that can look up what became of a delivery with an unknown outcome.
+type Prober interface {
+	// Probe looks up an earlier delivery of d. The relay calls it no sooner than twice the timeout after that delivery
+	// began, so that no open transaction can still hide it.
+	Probe(ctx context.Context, d Delivery) (ProbeOutcome, Result)
+}
+
+// Historian is an Engine that can tell "not there yet" from "already through".
+type Historian interface {
+	// Through reports whether the process has passed the point that waits for d. The verdict of the result is
+	// AlreadyThrough, NotWaiting, or a failure of the look-up (Technical, Throttled, Unauthorised).
+	Through(ctx context.Context, d Delivery) Result
+}

@@ -1,0 +1,121 @@
+package inbox
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"hash"
+	"slices"
+	"strings"
+)
+
+// IdentityKind says what a message's id is made of. Kinds never collide: the kind is part of the hash.
+type IdentityKind string
+
+const (
+	// TransportIdentity is the subscription and the message id: a redelivery finds its row, a republish does not.
+	TransportIdentity IdentityKind = "transport"
+	// BusinessIdentity is the route's dedupe key: a republish finds its row too.
+	BusinessIdentity IdentityKind = "business"
+	// ConflictIdentity is a taken identity and the content that contradicts it: each content is kept once.
+	ConflictIdentity IdentityKind = "conflict"
+	// DeadLetterIdentity is the source subscription and the id of the dead-letter message.
+	DeadLetterIdentity IdentityKind = "dead-letter"
+	// ReplayIdentity is an operation id: an intended second run.
+	ReplayIdentity IdentityKind = "replay"
+)
+
+// ID returns the InboxId: the first 16 bytes, in hex, of SHA-256 over the length-prefixed parts.
+// Callers must not pass an empty key: two messages without an id would become one.
+func ID(kind IdentityKind, consumer, scope, key string) string {
+	return digest(string(kind), consumer, scope, key)
+}
+
+// ConflictID returns the id of the row that keeps a contradicting content beside the row that owns the identity.
+func ConflictID(consumer, scope, key, contentSHA256 string) string {
+	return digest(string(ConflictIdentity), consumer, scope, key, contentSHA256)
+}
+
+// TransportKey identifies a push whatever identity its row has: a push that owns a row finds it again.
+func TransportKey(consumer, subscription, messageID string) string {
+	return digest("transport-key", consumer, subscription, messageID)
+}
+
+// OrderKind says what decides the order inside a lane.
+type OrderKind string
+
+const (
+	OrderPublished OrderKind = "published" // publish time
+	OrderReceived  OrderKind = "received"  // commit timestamp of the receive
+	OrderSequence  OrderKind = "sequence"  // an expression of the route
+	OrderNone      OrderKind = "none"      // no order: a lane of its own
+)
+
+// LaneID identifies a lane: all routes of a consumer share lanes, unless their key space or order kind differs.
+func LaneID(consumer, keySpace string, order OrderKind, key string) string {
+	return digest("lane", consumer, keySpace, string(order), key)
+}
+
+// OwnLaneID identifies the lane of a message without a key.
+func OwnLaneID(consumer, inboxID string) string {
+	return digest("own-lane", consumer, inboxID)
+}
+
+// Shards is the number of shards that lanes are scanned in.
+const Shards = 16
+
+// LaneShard returns a lane's shard, 0 to Shards-1: the first hex digit of its id.
+func LaneShard(laneID string) int64 {
+	if laneID == "" {
+		return 0
+	}
+	return int64(max(0, strings.IndexByte("0123456789abcdef", laneID[0])))
+}
+
+// ContentSHA256 is the hash that tells an exact redelivery from a contradiction. attributes must already lack those
+// that the transport adds or changes between deliveries (TransportAttribute).
+func ContentSHA256(data []byte, attributes map[string]string) string {
+	h := sha256.New()
+	writePart(h, string(data))
+	names := make([]string, 0, len(attributes))
+	for name := range attributes {
+		if !TransportAttribute(name) {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	for _, name := range names {
+		writePart(h, name)
+		writePart(h, attributes[name])
+	}
+	return hex.EncodeToString(h.Sum(nil))
+}
+
+// SHA256 returns the hex SHA-256 of b.
+func SHA256(b []byte) string {
+	sum := sha256.Sum256(b)
+	return hex.EncodeToString(sum[:])
+}
+
+// TransportAttribute reports whether Pub/Sub or its client libraries set the attribute for one delivery: dead-letter
+// source attributes and trace context. It is no part of a message's content.
+// https://docs.cloud.google.com/pubsub/docs/dead-letter-topics
+func TransportAttribute(name string) bool {
+	return strings.HasPrefix(name, "CloudPubSubDeadLetterSource") || strings.HasPrefix(name, "googclient_") ||
+		name == "traceparent" || name == "tracestate"
+}
+
+func digest(parts ...string) string {
+	h := sha256.New()
+	for _, part := range parts {
+		writePart(h, part)
+	}
+	return hex.EncodeToString(h.Sum(nil)[:16])
+}
+
+func writePart(h hash.Hash, part string) {
+	var length [8]byte
+	binary.BigEndian.PutUint64(length[:], uint64(len(part)))
+	h.Write(length[:])
+	h.Write([]byte(part))
+}

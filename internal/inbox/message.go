@@ -1,0 +1,92 @@
+package inbox
+
+import "time"
+
+// Message is one row of the ledger. Zero times and empty strings are SQL nulls where the column allows it.
+type Message struct {
+	ID           string
+	Consumer     string
+	Scope        string
+	DedupeKey    string
+	TransportKey string
+
+	Subscription string
+	MessageID    string
+	OrderingKey  string
+	PublishedAt  time.Time // zero: unknown
+	ReceivedAt   time.Time // commit timestamp of the receive
+
+	Type          string
+	Version       string
+	Route         string
+	TenantID      string
+	AggregateType string
+	CorrelationID string
+	CausationID   string
+	TraceParent   string
+
+	LaneID    string
+	Key       string // correlation key; empty: a lane of its own
+	Sequence  int64
+	OrderedAt time.Time
+
+	Status Status
+	Reason Reason
+	Blocks bool // while parked it keeps its lane's queue closed
+	Late   bool // arrived before the lane's last finished position
+
+	HandedOver          bool
+	Attempts            int64
+	TechnicalFailures   int64
+	OutageFailures      int64 // those of TechnicalFailures during which the engine answered nobody else
+	LostWorkers         int64
+	OutcomeUnknown      bool
+	PatienceUsed        time.Duration // time between consecutive NotWaiting answers; stored in milliseconds
+	LastNotWaitingAt    time.Time     // zero unless the last answer was NotWaiting
+	NextAttemptAt       time.Time
+	ProcessingStartedAt time.Time
+	ProcessedAt         time.Time
+	FirstFailedAt       time.Time
+	LastFailedAt        time.Time
+	LastErrorCode       string
+	LastErrorMessage    string
+	EngineReference     string
+
+	Attributes      map[string]string
+	ContentSHA256   string
+	PayloadSHA256   string
+	PayloadBytes    int64
+	PayloadLocation string // empty: inline
+	ReplayOf        string
+	ConflictsWith   string
+	PurgeAfter      time.Time
+}
+
+// Position is a message's place in its lane. Positions of one lane are totally ordered and never change.
+type Position struct {
+	Sequence   int64
+	OrderedAt  time.Time
+	ReceivedAt time.Time
+	InboxID    string
+}
+
+// Position returns the message's place in its lane.
+func (m *Message) Position() Position {
+	return Position{Sequence: m.Sequence, OrderedAt: m.OrderedAt, ReceivedAt: m.ReceivedAt, InboxID: m.ID}
+}
+
+// Before reports whether p comes before q.
+func (p Position) Before(q Position) bool {
+	switch {
+	case p.Sequence != q.Sequence:
+		return p.Sequence < q.Sequence
+	case !p.OrderedAt.Equal(q.OrderedAt):
+		return p.OrderedAt.Before(q.OrderedAt)
+	case !p.ReceivedAt.Equal(q.ReceivedAt):
+		return p.ReceivedAt.Before(q.ReceivedAt)
+	}
+	return p.InboxID < q.InboxID
+}
+
+// IsZero reports whether p is no position at all: nothing of the lane has finished yet.
+func (p Position) IsZero() bool { return p.InboxID == "" }
