@@ -40,6 +40,7 @@ type Message struct {
 	TechnicalFailures   int64
 	OutageFailures      int64 // those of TechnicalFailures during which the engine answered nobody else
 	LostWorkers         int64
+	LostAttempt         int64 // in memory only: the attempt whose worker was lost
 	OutcomeUnknown      bool
 	PatienceUsed        time.Duration // time between consecutive NotWaiting answers; stored in milliseconds
 	LastNotWaitingAt    time.Time     // zero unless the last answer was NotWaiting
@@ -90,3 +91,12 @@ func (p Position) Before(q Position) bool {
 
 // IsZero reports whether p is no position at all: nothing of the lane has finished yet.
 func (p Position) IsZero() bool { return p.InboxID == "" }
+
+// LaneKey returns the key that the message's lane is known by: none for a lane of its own, which has nothing to remember
+// once its message is through.
+func (m *Message) LaneKey() string {
+	if m.LaneID == OwnLaneID(m.Consumer, m.ID) {
+		return ""
+	}
+	return m.Key
+}

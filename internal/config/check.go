@@ -1,0 +1,310 @@
+package config
+
+import (
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/pubsub-inbox/pubsub-inbox/internal/engine"
+	"github.com/pubsub-inbox/pubsub-inbox/internal/inbox"
+)
+
+// check reports what the file says and cannot be.
+func (r *reader) check(cfg *Config) {
+	if !r.has("consumer") {
+		r.fault("consumer", "the configuration needs a consumer: one name for this deployment, which never changes")
+	} else {
+		r.checkName("consumer", "consumer", cfg.Consumer)
+	}
+	for _, name := range r.engineNames(cfg) {
+		r.checkEngine("engines."+name, cfg.Engines[name])
+	}
+	if len(cfg.Engines) == 0 {
+		r.fault("engines", "the configuration needs at least one engine")
+	}
+	if len(cfg.Routes) == 0 {
+		r.fault("routes", "the configuration needs at least one route")
+	}
+	first := map[string]int{}
+	for i := range cfg.Routes {
+		path := routePath(i)
+		route := &cfg.Routes[i]
+		r.checkRoute(path, route, cfg)
+		if j, ok := first[route.Name]; ok && route.Name != "" {
+			r.fault(path+".name", "the route %q is here twice, first as %s; names must be unique", route.Name, routePath(j))
+		} else {
+			first[route.Name] = i
+		}
+	}
+	r.checkRetention(&cfg.Retention)
+	r.checkRelay(cfg)
+}
+
+// engineNames returns the engines in the order of the file.
+func (r *reader) engineNames(cfg *Config) []string {
+	names := make([]string, 0, len(cfg.Engines))
+	for name := range cfg.Engines {
+		names = append(names, name)
+	}
+	slices.SortFunc(names, func(a, b string) int {
+		x, y := r.places["engines."+a], r.places["engines."+b]
+		if x.line != y.line {
+			return x.line - y.line
+		}
+		return strings.Compare(a, b)
+	})
+	return names
+}
+
+// engineKinds are the engines that the relay has an adapter for.
+var engineKinds = []string{"http"}
+
+func (r *reader) checkEngine(path string, e Engine) {
+	r.checkName(path, "engine", e.Name)
+	switch {
+	case e.Kind == "":
+		r.fault(path+".kind", "the engine needs a kind: %s", strings.Join(engineKinds, ", "))
+	case !slices.Contains(engineKinds, e.Kind):
+		r.fault(path+".kind", "there is no engine of kind %q; there are %s", e.Kind, strings.Join(engineKinds, ", "))
+	}
+	r.checkURL(path+".url", e.URL)
+	if e.Timeout <= 0 {
+		r.fault(path+".timeout", "the timeout must be longer than zero: it bounds each call")
+	}
+	if e.MaxAnswerBytes < 1 || e.MaxAnswerBytes > maxAnswer {
+		r.fault(path+".maxAnswerBytes", "this must be from 1 to %d: an answer is held in memory", maxAnswer)
+	}
+	r.checkAuth(path+".auth", e.Auth)
+	for name, value := range e.Headers {
+		r.checkHeader(path+".headers."+name, name, value)
+	}
+	for status, verdict := range e.Statuses {
+		at := path + ".statuses." + status
+		if !statusPattern.MatchString(status) {
+			r.fault(at, "%q is no HTTP status; write one as \"409\", or a class of them as \"4xx\"", status)
+		}
+		if !slices.Contains(verdicts, verdict) {
+			r.fault(at, "%q is no verdict; there are %s", verdict, strings.Join(verdicts, ", "))
+		}
+	}
+}
+
+const maxAnswer = 64 << 20
+
+var (
+	statusPattern = regexp.MustCompile(`^([2-5]xx|[2-5][0-9][0-9])$`)
+	headerPattern = regexp.MustCompile("^[A-Za-z0-9!#$%&'*+.^_`|~-]+$")
+	envPattern    = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+)
+
+// verdicts are those that a status can stand for; NotStarted is none, because then nothing was sent.
+var verdicts = func() []string {
+	all := []engine.Verdict{
+		engine.Correlated, engine.Duplicate, engine.HandedOver, engine.NotWaiting, engine.AlreadyThrough, engine.Ambiguous,
+		engine.Vanished, engine.Rejected, engine.RetryAfter, engine.Technical, engine.Throttled, engine.Unauthorised,
+		engine.Unknown, engine.Drop,
+	}
+	names := make([]string, len(all))
+	for i, v := range all {
+		names[i] = strings.ToLower(string(v))
+	}
+	return names
+}()
+
+func (r *reader) checkURL(path, text string) {
+	u, err := url.Parse(text)
+	switch {
+	case text == "":
+		r.fault(path, "the engine needs an absolute URL, such as https://engine.example/messages")
+	case err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Hostname() == "":
+		r.fault(path, "this must be an absolute http or https URL with a host")
+	case u.User != nil:
+		r.fault(path, "secrets do not belong into this file; take user and password out of the URL and use auth")
+	case u.Fragment != "":
+		r.fault(path, "a fragment (#...) is never sent; remove it")
+	}
+}
+
+func (r *reader) checkAuth(path string, a Auth) {
+	settings := map[string]string{
+		"username": a.Username, "passwordEnv": a.PasswordEnv, "tokenEnv": a.TokenEnv, "audience": a.Audience,
+	}
+	needs := map[string][]string{
+		AuthNone: {}, AuthBasic: {"username", "passwordEnv"}, AuthBearer: {"tokenEnv"}, AuthOIDC: {"audience"},
+	}
+	need, ok := needs[a.Kind]
+	if !ok {
+		r.fault(path+".kind", "there is no auth of kind %q; there are none, basic, bearer, oidc", a.Kind)
+		return
+	}
+	for _, name := range []string{"username", "passwordEnv", "tokenEnv", "audience"} {
+		switch wanted := slices.Contains(need, name); {
+		case wanted && settings[name] == "":
+			r.fault(path+"."+name, "auth of kind %s needs %s", a.Kind, name)
+		case !wanted && settings[name] != "":
+			r.fault(path+"."+name, "auth of kind %s has no use for %s; remove it, or change the kind", a.Kind, name)
+		case strings.HasSuffix(name, "Env") && settings[name] != "" && !envPattern.MatchString(settings[name]):
+			// The value may be the secret itself: it is not repeated.
+			r.fault(path+"."+name, "this must be the name of an environment variable that holds the secret, never the secret")
+		}
+	}
+}
+
+func (r *reader) checkHeader(path, name, value string) {
+	switch strings.ToLower(name) {
+	case "authorization", "proxy-authorization", "cookie":
+		r.fault(path, "secrets do not belong into this file; use auth")
+	case "host", "content-length", "transfer-encoding", "connection":
+		r.fault(path, "%s is set by the transport; remove it", name)
+	}
+	if !headerPattern.MatchString(name) {
+		r.fault(path, "%q is no name for a header", name)
+	}
+	if strings.ContainsFunc(value, func(c rune) bool { return (c < ' ' && c != '\t') || c == 0x7f }) {
+		r.fault(path, "the header's value holds a control character")
+	}
+}
+
+func (r *reader) checkRoute(path string, route *Route, cfg *Config) {
+	r.checkName(path+".name", "route", route.Name)
+	if _, ok := cfg.Engines[route.Engine]; route.Engine == "" {
+		r.fault(path+".engine", "the route needs an engine")
+	} else if !ok {
+		r.fault(path+".engine", "there is no engine %q; there are %s", route.Engine, strings.Join(r.engineNames(cfg), ", "))
+	}
+	if !r.has(path + ".message") {
+		r.fault(path+".message", "the route needs a message: the name that the engine knows it by")
+	}
+	switch hasSequence := r.has(path + ".sequence"); {
+	case route.Order == inbox.OrderSequence && !hasSequence:
+		r.fault(path+".order", "order: sequence needs a sequence, such as sequence: payload.revision")
+	case route.Order != inbox.OrderSequence && hasSequence:
+		r.fault(path+".sequence", "a sequence decides nothing with order: %s; remove it, or write order: sequence", route.Order)
+	}
+	if len(route.KeySpace) > maxName {
+		r.fault(path+".keySpace", "the key space has more than %d bytes", maxName)
+	}
+	if len(route.Versions) > 0 && !r.has(path+".version") {
+		r.fault(path+".versions", "versions needs a version, such as version: attributes.schemaVersion; without it no message would pass")
+	}
+	if r.has(path+".versions") && len(route.Versions) == 0 {
+		r.fault(path+".versions", "an empty list accepts no version; leave versions out to accept all")
+	}
+	for i, version := range route.Versions {
+		if len(version) > inbox.MaxType {
+			r.fault(path+".versions["+itoa(i)+"]", "a version has at most %d bytes", inbox.MaxType)
+		}
+	}
+	for _, v := range route.Variables {
+		if v.Name == "" {
+			r.fault(path+".variables", "a variable needs a name")
+		}
+	}
+	if route.Patience < 0 {
+		r.fault(path+".patience", "patience must not be negative; 0 parks a message that nobody waits for at once")
+	}
+	switch retry := route.Retry; {
+	case retry.Min <= 0:
+		r.fault(path+".retry.min", "retry.min must be longer than zero: without a pause a failing message would be a hot loop")
+	case retry.Min > retry.Max:
+		r.fault(path+".retry", "retry.min (%s) must not be longer than retry.max (%s)", Duration(retry.Min), Duration(retry.Max))
+	case retry.Max > maxRetry:
+		r.fault(path+".retry.max", "retry.max must not be longer than %s: a message would look forgotten", Duration(maxRetry))
+	}
+}
+
+const maxRetry = 7 * day
+
+func (r *reader) checkRetention(k *Retention) {
+	for _, d := range []struct {
+		path string
+		time time.Duration
+	}{
+		{"retention.payload", k.Payload},
+		{"retention.waysBack.subscription", k.WaysBack.Subscription},
+		{"retention.waysBack.deadLetter", k.WaysBack.DeadLetter},
+		{"retention.waysBack.replay", k.WaysBack.Replay},
+	} {
+		if d.time < 0 {
+			r.fault(d.path, "this must not be negative")
+		} else if d.time > maxRetention {
+			r.fault(d.path, "this must not be longer than %s", Duration(maxRetention))
+		}
+	}
+	if k.Processed > maxRetention {
+		r.fault("retention.processed", "this must not be longer than %s", Duration(maxRetention))
+	}
+	if sum := k.WaysBack.Sum(); k.Processed < sum {
+		r.fault("retention.processed", "%s is shorter than the sum of waysBack (%s): a message could come back when nobody "+
+			"remembers that it was processed, and run twice; keep processed for %s or longer, or say in waysBack how short "+
+			"the ways really are", Duration(k.Processed), Duration(sum), Duration(sum))
+	}
+	if k.Payload > k.Processed {
+		r.fault("retention.payload", "%s is longer than retention.processed (%s): a payload goes with its row",
+			Duration(k.Payload), Duration(k.Processed))
+	}
+}
+
+// maxRetention keeps sums of times within a duration.
+const maxRetention = 10 * 366 * day
+
+// leaseMargin is for what a worker does besides its call: it reads the payload and settles.
+const leaseMargin = 10 * time.Second
+
+func (r *reader) checkRelay(cfg *Config) {
+	relay := cfg.Relay
+	for _, d := range []struct {
+		path string
+		time time.Duration
+	}{
+		{"relay.budget", relay.Budget}, {"relay.poll", relay.Poll}, {"relay.lease", relay.Lease},
+		{"relay.poison.over", relay.Poison.Over},
+	} {
+		if d.time <= 0 {
+			r.fault(d.path, "this must be longer than zero")
+		}
+	}
+	if relay.Budget > time.Hour {
+		r.fault("relay.budget", "a run must not be longer than an hour: no function lives longer")
+	}
+	if relay.Parallel < 1 || relay.Parallel > maxParallel {
+		r.fault("relay.parallel", "this must be from 1 to %d: each is a lane at work, with a call and a payload in memory", maxParallel)
+	}
+	if relay.Batch < 1 || relay.Batch > maxBatch {
+		r.fault("relay.batch", "this must be from 1 to %d: a claim is one transaction, and Spanner takes 80,000 mutations in one, "+
+			"counted by column and index", maxBatch)
+	}
+	for _, n := range []struct {
+		path  string
+		count int
+	}{
+		{"relay.poison.failures", relay.Poison.Failures}, {"relay.lostWorkers", relay.LostWorkers},
+		{"relay.breaker.failures", relay.Breaker.Failures},
+	} {
+		if n.count < 1 {
+			r.fault(n.path, "this must be at least 1")
+		}
+	}
+	name, longest := r.slowest(cfg)
+	if need := 2*longest + leaseMargin; relay.Lease > 0 && relay.Lease < need {
+		r.fault("relay.lease", "%s is too short for the engine %q: a call starts only while the lease has twice its timeout "+
+			"(%s) left; make the lease %s or longer, or the timeout shorter", Duration(relay.Lease), name, Duration(longest), Duration(need))
+	}
+}
+
+const (
+	maxParallel = 1000
+	maxBatch    = 500
+)
+
+// slowest returns the engine with the longest timeout.
+func (r *reader) slowest(cfg *Config) (name string, timeout time.Duration) {
+	for _, n := range r.engineNames(cfg) {
+		if t := cfg.Engines[n].Timeout; t > timeout {
+			name, timeout = n, t
+		}
+	}
+	return name, min(timeout, maxRetention) // twice that must still be a duration
+}

@@ -1,0 +1,144 @@
+package config
+
+import (
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/pubsub-inbox/pubsub-inbox/internal/inbox"
+	"github.com/pubsub-inbox/pubsub-inbox/internal/routing/expr"
+)
+
+func itoa(i int) string { return strconv.Itoa(i) }
+
+func routePath(i int) string { return "routes[" + itoa(i) + "]" }
+
+// Duration prints a duration as the file would: in days where it has whole ones.
+func Duration(d time.Duration) string {
+	if d >= day && d%day == 0 {
+		return strconv.FormatInt(int64(d/day), 10) + "d"
+	}
+	text := d.String()
+	if strings.HasSuffix(text, "m0s") {
+		text = strings.TrimSuffix(text, "0s")
+	}
+	if strings.HasSuffix(text, "h0m") {
+		text = strings.TrimSuffix(text, "0m")
+	}
+	return text
+}
+
+// longTimeout is where a call of unknown outcome costs an operator's patience.
+const longTimeout = 30 * time.Second
+
+// lint warns of what works, and probably not as meant.
+func (r *reader) lint(cfg *Config) {
+	used := map[string]bool{}
+	for _, route := range cfg.Routes {
+		used[route.Engine] = true
+	}
+	for _, name := range r.engineNames(cfg) {
+		r.lintEngine("engines."+name, cfg.Engines[name], used[name])
+	}
+	always := -1
+	orders := map[string]int{} // key space to the first route with a key in it
+	for i := range cfg.Routes {
+		path, route := routePath(i), &cfg.Routes[i]
+		if always >= 0 {
+			r.warn(path, "no message reaches this route: %s before it matches every one", routePath(always))
+		} else if alwaysTrue(route.Match) {
+			always = i
+		}
+		r.lintDedupe(path, route)
+		r.lintOrder(path, route)
+		if route.Key.Absent() || route.Order == inbox.OrderNone {
+			continue
+		}
+		if j, ok := orders[route.KeySpace]; !ok {
+			orders[route.KeySpace] = i
+		} else if other := cfg.Routes[j].Order; other != route.Order {
+			r.warn(path+".order", "%s orders the same keys by %s: kinds do not order each other, so messages of the two routes "+
+				"pass each other; use one kind, or a keySpace of its own", routePath(j), other)
+		}
+	}
+	if cfg.Relay.Batch < cfg.Relay.Parallel {
+		r.warn("relay.batch", "a claim of %d messages cannot keep %d lanes at work; make batch at least parallel",
+			cfg.Relay.Batch, cfg.Relay.Parallel)
+	}
+	if _, timeout := r.slowest(cfg); cfg.Relay.Lease < cfg.Relay.Budget+timeout {
+		r.warn("relay.lease", "the lease is shorter than a whole run and one call (%s): a worker that only is slow can lose it",
+			Duration(cfg.Relay.Budget+timeout))
+	}
+}
+
+func (r *reader) lintEngine(path string, e Engine, used bool) {
+	if !used {
+		r.warn(path, "no route uses this engine")
+	}
+	if e.Timeout > longTimeout && !e.Idempotent {
+		r.warn(path+".timeout", "a call cut off after %s may have had its effect, and this engine is not idempotent: "+
+			"shorten the timeout, or let the engine recognise the inbox id", Duration(e.Timeout))
+	}
+	if !e.Idempotent && !e.Probe {
+		r.warn(path, "neither idempotent nor probe: a call of unknown outcome parks its message as POSSIBLY_DELIVERED, "+
+			"and a claim takes one message for each free call")
+	}
+	if u, err := url.Parse(e.URL); err == nil && u.Scheme == "http" && e.Auth.Kind != AuthNone && !local(u.Hostname()) {
+		r.warn(path+".url", "the credentials go over plain http")
+	}
+}
+
+func local(host string) bool { return host == "localhost" || host == "127.0.0.1" || host == "::1" }
+
+func (r *reader) lintDedupe(path string, route *Route) {
+	at := path + ".dedupe"
+	dedupe := route.Dedupe.program
+	if route.Dedupe.Absent() {
+		if route.Scope == ScopeConsumer {
+			r.warn(path+".scope", "scope says where a dedupe key is unique; without dedupe it decides nothing")
+		}
+		return
+	}
+	if dedupe == nil {
+		return
+	}
+	reads := dedupe.Reads()
+	switch {
+	case dedupe.Constant():
+		r.warn(at, "the dedupe key is the same for every message: all but the first would be duplicates")
+	case subset(reads, []string{`message["orderingKey"]`, `message["subscription"]`, `message["publishTime"]`}):
+		r.warn(at, "the dedupe key has no event-specific part: what it reads is no event's own, and later events would be "+
+			"swallowed as duplicates; use the publisher's event id")
+	case route.Key.program != nil && subset(reads, route.Key.program.Reads()):
+		r.warn(at, "the dedupe key has no event-specific part: it reads what the key reads, so that of all events of one %s "+
+			"only the first would run; use the publisher's event id, or hash() the key with what tells the events apart", route.Key.Text)
+	}
+}
+
+func subset(some, of []string) bool {
+	for _, s := range some {
+		if !slices.Contains(of, s) {
+			return false
+		}
+	}
+	return len(some) > 0
+}
+
+func (r *reader) lintOrder(path string, route *Route) {
+	if p := route.Key.program; p != nil && p.Constant() {
+		r.warn(path+".key", "the key is the same for every message: one strict order over everything, at the speed of one worker")
+	}
+	if (route.Key.Absent() || route.Order == inbox.OrderNone) && route.Blocks() {
+		r.warn(path+".parked", "without a key and an order each message has a lane of its own, and block holds back nothing")
+	}
+}
+
+// alwaysTrue reports whether a match matches whatever comes.
+func alwaysTrue(match Expr) bool {
+	if match.Absent() {
+		return true
+	}
+	return match.program != nil && match.program.Constant() && match.program.Bool(expr.NewInput(expr.Message{}, nil, nil))
+}

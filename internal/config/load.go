@@ -1,0 +1,68 @@
+package config
+
+import (
+	"fmt"
+	"os"
+	"slices"
+)
+
+// The environment variables that name the configuration.
+const (
+	EnvFile = "INBOX_CONFIG_FILE"
+	EnvText = "INBOX_CONFIG"
+)
+
+// Load reads the configuration that the environment names: the file INBOX_CONFIG_FILE, or the text INBOX_CONFIG.
+func Load(lookup Lookup) (*Config, error) {
+	file, _ := lookup(EnvFile)
+	text, _ := lookup(EnvText)
+	switch {
+	case file != "" && text != "":
+		return nil, fmt.Errorf("both %s and %s are set; set the one that holds", EnvFile, EnvText)
+	case file == "" && text == "":
+		return nil, fmt.Errorf("no configuration; set %s to the path of a YAML file, or %s to the text itself", EnvFile, EnvText)
+	}
+	name, content := EnvText, []byte(text)
+	if file != "" {
+		var err error
+		if content, err = os.ReadFile(file); err != nil {
+			return nil, fmt.Errorf("read the configuration that %s names: %w", EnvFile, err)
+		}
+		name = file
+	}
+	cfg, _, err := Parse(name, content)
+	return cfg, err
+}
+
+// maxFile bounds a configuration: reading one must not be a way to fill the memory.
+const maxFile = 4 << 20
+
+// Parse reads a configuration. name stands before each fault, and a schema's path is relative to its folder. A wrong
+// file gives Faults, all of them, and no warnings; those of a good one are in the Config too.
+func Parse(name string, text []byte) (*Config, []Warning, error) {
+	if len(text) > maxFile {
+		return nil, nil, Faults{{File: name, Message: fmt.Sprintf("the configuration is larger than %d bytes", maxFile)}}
+	}
+	r := newReader(name, text)
+	cfg := Default()
+	if root := r.readYAML(text); root != nil {
+		r.readConfig(root, &cfg)
+		if root.kind == mapNode {
+			r.check(&cfg)
+		}
+	}
+	byPlace := func(a, b Fault) int {
+		if a.Line != b.Line {
+			return a.Line - b.Line
+		}
+		return a.Column - b.Column
+	}
+	slices.SortStableFunc(r.faults, byPlace)
+	if len(r.faults) > 0 {
+		return nil, nil, r.faults
+	}
+	r.lint(&cfg)
+	slices.SortStableFunc(r.warnings, func(a, b Warning) int { return byPlace(Fault(a), Fault(b)) })
+	cfg.Warnings = r.warnings
+	return &cfg, r.warnings, nil
+}

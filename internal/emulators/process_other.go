@@ -1,0 +1,9 @@
+//go:build unix && !linux
+
+package emulators
+
+import "syscall"
+
+func childAttributes() *syscall.SysProcAttr {
+	return &syscall.SysProcAttr{Setpgid: true}
+}

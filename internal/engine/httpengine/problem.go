@@ -1,0 +1,113 @@
+package httpengine
+
+import (
+	"encoding/json"
+	"math"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/pubsub-inbox/pubsub-inbox/internal/engine"
+)
+
+const (
+	// ProblemBase and a name from Problems make a problem type. So do ProblemURN and the name.
+	ProblemBase = "https://pubsub-inbox.dev/problems/"
+	ProblemURN  = "urn:pubsub-inbox:problem:"
+)
+
+// Problem is the verdict that a problem type stands for: ambiguous, already-through, not-waiting, vanished, rejected,
+// retry-later, duplicate and drop.
+//
+// A type of somebody else's counts too if the last segment of its path, or the last part of its URN, is exactly such a
+// name: an engine may have a vocabulary of its own. The exception is duplicate and drop. They close a message, and "the
+// customer is a duplicate" of some framework must not: they count in our name spaces only.
+func Problem(problemType string) (engine.Verdict, bool) {
+	base, name := "", problemType
+	if i := strings.LastIndexAny(problemType, "/:"); i >= 0 {
+		base, name = problemType[:i+1], problemType[i+1:]
+	}
+	ours := base == ProblemBase || base == ProblemURN
+	switch name {
+	case "ambiguous":
+		return engine.Ambiguous, true
+	case "already-through":
+		return engine.AlreadyThrough, true
+	case "not-waiting":
+		return engine.NotWaiting, true
+	case "vanished":
+		return engine.Vanished, true
+	case "rejected":
+		return engine.Rejected, true
+	case "retry-later":
+		return engine.RetryAfter, true
+	case "duplicate":
+		return engine.Duplicate, ours
+	case "drop":
+		return engine.Drop, ours
+	}
+	return "", false
+}
+
+// problem is the part of a problem document that is used.
+type problem struct {
+	Type, Title, Detail string
+	RetryAfter          json.RawMessage // seconds
+}
+
+func (a *answer) problem() (problem, bool) {
+	if a.media != "application/problem+json" {
+		return problem{}, false
+	}
+	// One member at a time: one of an unexpected type must not hide the others.
+	var members map[string]json.RawMessage
+	if json.Unmarshal(a.body, &members) != nil {
+		return problem{}, false
+	}
+	text := func(name string) (s string) { _ = json.Unmarshal(members[name], &s); return s }
+	return problem{Type: text("type"), Title: text("title"), Detail: text("detail"), RetryAfter: members["retryAfter"]}, true
+}
+
+// maxRetryAfter bounds what an engine can ask for; the relay has a bound of its own, which is lower.
+const maxRetryAfter = 24 * time.Hour
+
+// retryAfter is the wait an answer asks for: its header's seconds or date, else the problem's retryAfter seconds. Zero:
+// none, or no sensible one. A date counts from the answer's own Date, so that a wrong clock on either side does no harm.
+func (a *answer) retryAfter(p problem, now time.Time) time.Duration {
+	if text := strings.TrimSpace(a.header.Get("Retry-After")); text != "" {
+		if seconds, ok := digits(text); ok {
+			return boundedSeconds(seconds)
+		}
+		at, err := http.ParseTime(text)
+		if err != nil {
+			return 0
+		}
+		if date, err := http.ParseTime(a.header.Get("Date")); err == nil {
+			now = date
+		}
+		return min(max(at.Sub(now), 0), maxRetryAfter)
+	}
+	seconds, err := strconv.ParseFloat(scalar(p.RetryAfter), 64)
+	if err != nil && !math.IsInf(seconds, 1) {
+		return 0
+	}
+	return boundedSeconds(seconds)
+}
+
+// digits reads a number of digits alone, as long as it may be.
+func digits(s string) (float64, bool) {
+	if strings.Trim(s, "0123456789") != "" {
+		return 0, false
+	}
+	f, _ := strconv.ParseFloat(s, 64) // too large: +Inf
+	return f, true
+}
+
+// boundedSeconds converts after it has bounded: the other way round overflows.
+func boundedSeconds(s float64) time.Duration {
+	if !(s > 0) {
+		return 0
+	}
+	return time.Duration(min(s, maxRetryAfter.Seconds()) * float64(time.Second))
+}

@@ -1,0 +1,138 @@
+package httpengine
+
+import (
+	"encoding/json"
+	"net/http"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/pubsub-inbox/pubsub-inbox/internal/engine"
+)
+
+func TestAProblemsWordsAreKeptWithoutThePayload(t *testing.T) {
+	variables := func(raw string) engine.Delivery {
+		return engine.Delivery{Key: "order-4711", Message: "Done", InboxID: "id-1", Variables: map[string]json.RawMessage{"v": json.RawMessage(raw)}}
+	}
+	payload := func(raw string) engine.Delivery { return engine.Delivery{Key: "order-4711", Payload: []byte(raw)} }
+	tests := []struct {
+		name, title, detail string
+		d                   engine.Delivery
+		want                string
+	}{
+		{"both", "Ambiguous", "2 instances wait.", variables("1"), "Ambiguous: 2 instances wait."},
+		{"the same twice", "Conflict", "Conflict", variables("1"), "Conflict"},
+		{"one line", "a\r\nb", "c\u2028d\x00\x1b[31m\te", variables("1"), "a b: c d [31m e"},
+		{"invalid bytes", "a\xffb", "", variables("1"), "a\uFFFDb"},
+		{"a text of the payload", "", "Bad name Müller.", variables(`{"name":"Müller"}`), "Bad name [...]."},
+		{"a number of the payload", "", "Bad amount 123456.78.", variables(`[123456.78]`), "Bad amount [...]."},
+		{"a text in a text", "", "Bad abcdef.", variables(`["abcd","abcdef"]`), "Bad [...]."},
+		{"the name of a variable stays", "", "amount is missing", variables(`{"amount":1}`), "amount is missing"},
+		{"a value beside a name", "", "alpha beta", variables(`{"alpha":{"beta":"beta"},"x":["alpha"]}`), "[...] [...]"},
+		{"the key stays", "", "order-4711 is ambiguous", variables(`"order-4711"`), "order-4711 is ambiguous"},
+		{"what says nothing stays", "", "EUR 42", variables(`["EUR",42]`), "EUR 42"},
+		{"a payload of JSON", "", "Bad Müller", payload(`{"name":"Müller"}`), "Bad [...]"},
+		{"a payload of words", "", "Bad Müller", payload("name=Müller;"), "Bad [...]"},
+		{"a payload of bytes", "", "Bad thing", payload("\x00\xff"), ""},
+		{"a payload too large to look through", "", "Bad thing", payload(`"` + strings.Repeat("x", maxScrubBytes) + `"`), ""},
+		{"no sentence", "", strings.Repeat("x", maxSourceBytes+1), variables("1"), ""},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			if got := (scrubber{delivery: tt.d}).sentence(tt.title, tt.detail); got != tt.want {
+				t.Errorf("got %q, want %q", got, tt.want)
+			}
+		})
+	}
+}
+
+func TestADetailIsBoundedAtACharacter(t *testing.T) {
+	got := scrubber{}.sentence("x"+strings.Repeat("ü", 1000), "")
+	if len(got) > maxDetailBytes || len(got) < maxDetailBytes-5 || !utf8.ValidString(got) || !strings.HasSuffix(got, "…") {
+		t.Errorf("%d bytes: %q", len(got), got)
+	}
+}
+
+func TestNothingElseOfAnAnswerIsKept(t *testing.T) {
+	const canary = "CANARY"
+	for _, media := range []string{"text/plain", "text/html", "application/json", problemJSON} {
+		for _, status := range []int{200, 302, 400, 404, 409, 500, 503} {
+			url := answering(t, func(w http.ResponseWriter, r *http.Request) {
+				w.Header().Set("X-Canary", canary)
+				w.Header().Set("Location", "/"+canary)
+				respond(status, media, `{"type":"`+canary+`","message":"`+canary+`","instance":"`+canary+`"}`)(w, r)
+			})
+			r := newEngine(t, url).Correlate(t.Context(), aDelivery())
+			if strings.Contains(r.Code+r.Detail+r.Reference, canary) {
+				t.Errorf("%d %s: %+v", status, media, r)
+			}
+		}
+	}
+}
+
+func TestAReferenceIsAnIdentifierOrNothing(t *testing.T) {
+	tests := []struct {
+		name, header, location, media, body string
+		status                              int
+		want                                string
+	}{
+		{name: "the header", header: "instance-7", body: `{"reference":"b"}`, want: "instance-7"},
+		{name: "the member", body: `{"reference":"instance-7"}`, want: "instance-7"},
+		{name: "the instance", body: `{"instanceId":12345678901234567890}`, want: "12345678901234567890"},
+		{name: "a member of another kind", body: `{"reference":{"a":1},"instanceId":"i"}`, want: "i"},
+		{name: "the body of another media type", media: "text/plain", body: `{"reference":"a"}`, want: ""},
+		{name: "a problem's member", status: 409, media: problemJSON, body: `{"reference":"a,b"}`, want: "a,b"},
+		{name: "what was created, without its query", status: 201, location: "https://u:p@engine.example/instances/7?token=secret#x", want: "https://engine.example/instances/7"},
+		{name: "where a redirect leads", status: 302, location: "/login", want: ""},
+		{name: "a text", header: "not an id", want: ""},
+		{name: "a long one", header: strings.Repeat("x", maxReferenceBytes+1), want: ""},
+		{name: "a value that was sent", body: `{"reference":"Müller-4812"}`, want: ""},
+		{name: "an echo", body: `{"reference":"SENT-VALUE"}`, want: ""},
+		{name: "a list", body: `["a"]`, want: ""},
+		{name: "null", body: `{"reference":null}`, want: ""},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			if tt.status == 0 {
+				tt.status = 200
+			}
+			if tt.media == "" {
+				tt.media = "application/json"
+			}
+			url := answering(t, func(w http.ResponseWriter, r *http.Request) {
+				if tt.header != "" {
+					w.Header().Set("Inbox-Reference", tt.header)
+				}
+				if tt.location != "" {
+					w.Header().Set("Location", tt.location)
+				}
+				respond(tt.status, tt.media, tt.body)(w, r)
+			})
+			d := aDelivery()
+			d.Variables["sent"] = json.RawMessage(`"SENT-VALUE"`)
+			if r := newEngine(t, url).Correlate(t.Context(), d); r.Reference != tt.want {
+				t.Errorf("got %q, want %q", r.Reference, tt.want)
+			}
+		})
+	}
+}
+
+func FuzzAnAnswerNeverPanicsAndIsAlwaysShort(f *testing.F) {
+	f.Add(409, problemJSON, `{"type":"x","title":"t","detail":"d","retryAfter":1e5}`, "5", `{"a":["b",{"c":1}]}`)
+	f.Add(200, "application/json", `{"reference":1}`, "Mon", "\x00")
+	e, err := New(Config{URL: "http://engine.example"}, Deps{})
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Fuzz(func(t *testing.T, status int, media, body, wait, payload string) {
+		if status < 100 || status > 999 {
+			return
+		}
+		a := answer{status: status, media: media, body: []byte(body), header: http.Header{"Retry-After": {wait}, "Inbox-Reference": {wait}, "Location": {wait}}}
+		r := e.classify(a, engine.Delivery{Payload: []byte(payload)})
+		if r.Verdict == "" || len(r.Detail) > maxDetailBytes || len(r.Reference) > maxReferenceBytes ||
+			!utf8.ValidString(r.Detail) || strings.ContainsAny(r.Detail, "\r\n") || r.RetryAfter < 0 || r.RetryAfter > maxRetryAfter {
+			t.Errorf("%+v", r)
+		}
+	})
+}

@@ -1,0 +1,280 @@
+// Package receiver stores pushed messages. It answers 2xx if and only if a row for the delivery is committed, now or
+// earlier; the status is the last thing that it writes, and nothing of a request outlives its answer.
+//
+// Before the answer stands only what can fail technically. Whatever arrives in an envelope with an id is stored: what is
+// unreadable, unroutable or contradictory as PARKED, with a reason. What is no push at all is refused (400), and left to
+// Pub/Sub's dead-letter topic.
+//
+// A Receiver is safe for concurrent use. A new message costs one round trip to the store, a redelivery at most three.
+package receiver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"time"
+
+	"github.com/pubsub-inbox/pubsub-inbox/internal/inbox"
+	"github.com/pubsub-inbox/pubsub-inbox/internal/pushmsg"
+	"github.com/pubsub-inbox/pubsub-inbox/internal/routing"
+)
+
+// Store is what the receiver needs of the ledger.
+type Store interface {
+	// Insert answers inbox.ErrExists where the message or the push has its row, and inbox.ErrRefused where the database
+	// would never take these values; any other error is technical or of unknown outcome.
+	Insert(ctx context.Context, a *inbox.Arrival) error
+	Find(ctx context.Context, ids []string, transportKey string) ([]inbox.Known, error)
+	AddRedelivery(ctx context.Context, d inbox.Redelivery) error
+}
+
+// Router decides where a message belongs.
+type Router interface {
+	Route(in routing.Input) routing.Decision
+}
+
+// Receiver records pushes of one consumer.
+type Receiver struct {
+	Consumer string
+	Revision string // of this deployment, kept with redeliveries
+	Store    Store
+	Router   Router
+	Log      *slog.Logger
+	Now      func() time.Time // stands in for an unknown publish time; decides nothing else
+}
+
+// Outcome is what became of a delivery that has its row.
+type Outcome string
+
+const (
+	Stored Outcome = "stored" // a new row, RECEIVED or PARKED
+	Repeat Outcome = "known"  // its row was there
+)
+
+// ErrTooLarge: the payload is over what the inbox stores.
+var ErrTooLarge = errors.New("the payload is over the size limit")
+
+// maxAttributes bounds what a row holds beside its payload, in bytes. Pub/Sub allows 100 attributes of 256 + 1024 bytes.
+const maxAttributes = 512 << 10
+
+// Receive stores one push. With a nil error a row for the delivery is committed. Errors: *pushmsg.NotAPushError,
+// ErrTooLarge; anything else is technical, or of unknown outcome.
+func (r *Receiver) Receive(ctx context.Context, body []byte) (Outcome, error) {
+	envelope, err := pushmsg.Parse(body)
+	if err != nil {
+		return "", err
+	}
+	a := r.arrival(envelope, body)
+	if len(a.Body) > inbox.MaxInlinePayload {
+		return "", ErrTooLarge
+	}
+	outcome, err := r.record(ctx, a, envelope)
+	if errors.Is(err, inbox.ErrRefused) {
+		// The values are checked and cut before; if the database refuses one all the same, a redelivery would meet the same
+		// refusal, and so would the dead-letter topic. So it is kept in a form that cannot be refused.
+		r.Log.WarnContext(ctx, "the database refused a message; it is kept in raw form", "inboxId", a.Message.ID, "error", err)
+		safe := r.safeForm(envelope, body, "the database refused its values")
+		if len(safe.Body) > inbox.MaxInlinePayload {
+			return "", ErrTooLarge
+		}
+		outcome, err = r.record(ctx, safe, envelope)
+	}
+	return outcome, err
+}
+
+// record inserts the arrival, or finds the row that it belongs to.
+func (r *Receiver) record(ctx context.Context, a *inbox.Arrival, e *pushmsg.Envelope) (Outcome, error) {
+	err := r.Store.Insert(ctx, a)
+	switch {
+	case err == nil:
+		r.logStored(ctx, &a.Message, e)
+		return Stored, nil
+	case !errors.Is(err, inbox.ErrExists):
+		return "", err
+	}
+	return r.repeated(ctx, a, e)
+}
+
+// repeated decides about a push whose identity is taken: its own row again, or another content under the same identity,
+// which is stored beside it, once.
+func (r *Receiver) repeated(ctx context.Context, a *inbox.Arrival, e *pushmsg.Envelope) (Outcome, error) {
+	m := &a.Message
+	conflict := *a
+	conflict.Message.ID = inbox.ConflictID(m.Consumer, m.Scope, m.DedupeKey, m.ContentSHA256)
+	for range 2 { // a second look where another delivery of the same conflict came first
+		known, err := r.Store.Find(ctx, []string{m.ID, conflict.Message.ID}, m.TransportKey)
+		if err != nil {
+			return "", err
+		}
+		owner := own(known, m)
+		if owner == nil {
+			return "", fmt.Errorf("message %s exists and is not to be found: it may be on its way out", m.ID)
+		}
+		for _, k := range append([]inbox.Known{*owner}, known...) {
+			if k.ContentSHA256 == m.ContentSHA256 {
+				return Repeat, r.redelivered(ctx, k, e)
+			}
+		}
+		r.contradict(&conflict, a, *owner)
+		err = r.Store.Insert(ctx, &conflict)
+		switch {
+		case err == nil:
+			r.logStored(ctx, &conflict.Message, e)
+			return Stored, nil
+		case !errors.Is(err, inbox.ErrExists):
+			return "", err
+		}
+	}
+	return "", fmt.Errorf("message %s: its conflicting content exists and is not to be found", m.ID)
+}
+
+// own returns the row that the push owns: by its transport key, whatever identity the row has, else by its identity.
+func own(known []inbox.Known, m *inbox.Message) *inbox.Known {
+	var byID *inbox.Known
+	for i, k := range known {
+		if k.TransportKey == m.TransportKey && m.TransportKey != "" {
+			return &known[i]
+		}
+		if k.ID == m.ID {
+			byID = &known[i]
+		}
+	}
+	return byID
+}
+
+// contradict makes c the row that keeps a's content beside the row that owns the identity. Where the push's own transport
+// key is what is taken (an emulator's ids start again at 1), the row has none.
+func (r *Receiver) contradict(c, a *inbox.Arrival, owner inbox.Known) {
+	m := &c.Message
+	m.Status, m.Reason, m.ConflictsWith = inbox.Parked, inbox.DedupeConflict, owner.ID
+	m.LastErrorMessage = "other content under an identity that is taken"
+	if owner.TransportKey == m.TransportKey {
+		m.TransportKey = ""
+	}
+	if a.Message.LaneID == inbox.OwnLaneID(r.Consumer, a.Message.ID) {
+		m.LaneID = inbox.OwnLaneID(r.Consumer, m.ID)
+	}
+}
+
+// redelivered counts a delivery that changes nothing. A failure there changes nothing either.
+func (r *Receiver) redelivered(ctx context.Context, owner inbox.Known, e *pushmsg.Envelope) error {
+	if owner.Deliveries >= inbox.MaxDeliveries {
+		return nil
+	}
+	err := r.Store.AddRedelivery(ctx, inbox.Redelivery{InboxID: owner.ID, MessageID: inbox.Text(e.MessageID, inbox.MaxTransport),
+		Attempt: e.DeliveryAttempt, Subscription: inbox.Text(e.Subscription, inbox.MaxTransport), Revision: r.Revision})
+	if err != nil {
+		r.Log.WarnContext(ctx, "a redelivery was not counted", "inboxId", owner.ID, "error", err)
+	}
+	return nil
+}
+
+func (r *Receiver) logStored(ctx context.Context, m *inbox.Message, e *pushmsg.Envelope) {
+	level := slog.LevelInfo
+	if m.Status == inbox.Parked {
+		level = slog.LevelWarn
+	}
+	r.Log.Log(ctx, level, "message stored", "inboxId", m.ID, "status", string(m.Status), "reason", string(m.Reason),
+		"detail", m.LastErrorMessage, "messageId", e.MessageID, "subscription", e.Subscription, "route", m.Route)
+}
+
+// arrival makes a row of an envelope. Every value fits its column.
+func (r *Receiver) arrival(e *pushmsg.Envelope, body []byte) *inbox.Arrival {
+	if e.Unreadable != "" {
+		return r.safeForm(e, body, e.Unreadable)
+	}
+	size := 0
+	for name, value := range e.Attributes {
+		size += len(name) + len(value)
+	}
+	if size > maxAttributes {
+		return r.safeForm(e, body, fmt.Sprintf("the attributes take %d bytes; %d are the limit", size, maxAttributes))
+	}
+	d := r.Router.Route(routing.Input{MessageID: e.MessageID, OrderingKey: e.OrderingKey, Subscription: e.Subscription,
+		PublishTime: e.PublishTime, Attributes: e.Attributes, Payload: e.Data})
+	a := r.transport(e)
+	m := &a.Message
+	a.Body = e.Data
+	a.ContentType = contentType(e.Attributes)
+	m.Attributes, m.TraceParent = e.Attributes, e.TraceParent()
+	m.ContentSHA256 = inbox.ContentSHA256(e.Data, e.Attributes)
+	m.PayloadSHA256, m.PayloadBytes = inbox.SHA256(e.Data), int64(len(e.Data))
+	m.Route, m.Type, m.Version, m.TenantID = d.Route, d.Type, d.Version, d.TenantID
+	m.AggregateType, m.CorrelationID, m.CausationID = d.AggregateType, d.CorrelationID, d.CausationID
+	m.Blocks = d.Blocks
+	if d.DedupeKey != "" {
+		m.Scope, m.DedupeKey = inbox.Text(e.Subscription, inbox.MaxTransport), d.DedupeKey
+		scope := e.Subscription
+		if d.ConsumerScope {
+			m.Scope, scope = r.Consumer, r.Consumer
+		}
+		m.ID = inbox.ID(inbox.BusinessIdentity, r.Consumer, scope, d.DedupeKey)
+	}
+	r.place(m, d, e)
+	if d.Park != "" {
+		m.Status, m.Reason, m.LastErrorMessage = inbox.Parked, d.Park, inbox.Text(d.ParkDetail, inbox.MaxErrorMessage)
+	}
+	return a
+}
+
+// place puts the message into its lane and order.
+func (r *Receiver) place(m *inbox.Message, d routing.Decision, e *pushmsg.Envelope) {
+	m.Key = d.Key
+	switch d.Order {
+	case inbox.OrderReceived:
+		m.OrderedAt = inbox.EpochOrder
+	case inbox.OrderSequence:
+		m.Sequence = d.Sequence
+	}
+	m.LaneID = inbox.OwnLaneID(r.Consumer, m.ID)
+	if m.Key != "" && d.Order != inbox.OrderNone {
+		m.LaneID = inbox.LaneID(r.Consumer, d.KeySpace, d.Order, m.Key)
+	}
+}
+
+// transport begins a row with what the transport says: its own identity, and a lane of its own.
+func (r *Receiver) transport(e *pushmsg.Envelope) *inbox.Arrival {
+	m := inbox.Message{
+		ID:           inbox.ID(inbox.TransportIdentity, r.Consumer, e.Subscription, e.MessageID),
+		Consumer:     r.Consumer,
+		Scope:        inbox.Text(e.Subscription, inbox.MaxTransport),
+		DedupeKey:    inbox.Text(e.MessageID, inbox.MaxDedupeKey),
+		TransportKey: inbox.TransportKey(r.Consumer, e.Subscription, e.MessageID),
+		Subscription: inbox.Text(e.Subscription, inbox.MaxTransport),
+		MessageID:    inbox.Text(e.MessageID, inbox.MaxTransport),
+		OrderingKey:  inbox.Text(e.OrderingKey, inbox.MaxTransport),
+		PublishedAt:  e.PublishTime,
+		OrderedAt:    e.PublishTime,
+		Status:       inbox.Received,
+	}
+	if m.OrderedAt.IsZero() {
+		m.OrderedAt = r.Now().UTC()
+	}
+	m.LaneID = inbox.OwnLaneID(r.Consumer, m.ID)
+	return &inbox.Arrival{Message: m}
+}
+
+// safeForm keeps the request body as it came, parked under the transport's identity. Its content is the raw message
+// member: the delivery attempt around it changes.
+func (r *Receiver) safeForm(e *pushmsg.Envelope, body []byte, why string) *inbox.Arrival {
+	a := r.transport(e)
+	a.Body, a.ContentType = body, "application/json"
+	a.Message.Status, a.Message.Reason = inbox.Parked, inbox.Unreadable
+	a.Message.LastErrorMessage = inbox.Text(why, inbox.MaxErrorMessage)
+	a.Message.ContentSHA256 = inbox.SHA256(e.RawMessage)
+	a.Message.PayloadSHA256, a.Message.PayloadBytes = inbox.SHA256(body), int64(len(body))
+	return a
+}
+
+// contentType takes the payload's type from the attribute that the CloudEvents Pub/Sub binding and many publishers use.
+// https://github.com/cloudevents/spec/blob/main/cloudevents/bindings/http-protocol-binding.md
+func contentType(attributes map[string]string) string {
+	for name, value := range attributes {
+		if strings.EqualFold(name, "content-type") && len(value) <= 256 {
+			return value
+		}
+	}
+	return ""
+}

@@ -1,0 +1,25 @@
+package relayer
+
+import (
+	"github.com/pubsub-inbox/pubsub-inbox/internal/config"
+	"github.com/pubsub-inbox/pubsub-inbox/internal/inbox"
+)
+
+// sweepSlice is how many open rows a run looks over before its first scan.
+const sweepSlice = 500
+
+// FromConfig takes a relay's settings from the configuration.
+func FromConfig(cfg *config.Config, revision string) Config {
+	routes := make(map[string]RoutePolicy, len(cfg.Routes))
+	for _, route := range cfg.Routes {
+		routes[route.Name] = RoutePolicy{Engine: route.Engine, Patience: route.Patience, RetryMin: route.Retry.Min, RetryMax: route.Retry.Max}
+	}
+	return Config{
+		Consumer: cfg.Consumer, Revision: revision, Budget: cfg.Relay.Budget, Poll: cfg.Relay.Poll, Parallel: cfg.Relay.Parallel,
+		Batch: cfg.Relay.Batch, Lease: cfg.Relay.Lease, Retention: cfg.Retention.Processed, PayloadRetention: cfg.Retention.Payload,
+		Routes: routes,
+		Poison: inbox.PoisonPolicy{Failures: int64(cfg.Relay.Poison.Failures), Over: cfg.Relay.Poison.Over,
+			LostWorkers: int64(cfg.Relay.LostWorkers)},
+		BreakerFailures: int64(cfg.Relay.Breaker.Failures), SweepSlice: sweepSlice,
+	}
+}

@@ -1,0 +1,61 @@
+package relayer
+
+import (
+	"sync"
+
+	"github.com/pubsub-inbox/pubsub-inbox/internal/inbox"
+)
+
+// gate keeps what the runs of one process share: how much is claimed, and whose turn it is. A message that has cost a
+// worker is claimed when nothing else is, and nothing is claimed beside it: if it kills this process too, it takes nobody
+// with it. Others and suspects take turns, so that neither waits for ever. It is about this process only and needs not
+// survive it.
+type gate struct {
+	mu          sync.Mutex
+	claiming    bool // one run claims at a time
+	outstanding int  // messages claimed and not settled
+	alone       bool // what is claimed is a suspect
+	suspectTurn bool // drain, then a suspect
+	refused     bool // somebody wants to claim
+}
+
+// turn says what may be claimed now.
+type turn struct {
+	alone         bool // nothing else is claimed
+	suspectsFirst bool
+}
+
+// enter asks for the right to claim; leave gives it back.
+func (g *gate) enter() (turn, bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.claiming || g.alone || (g.suspectTurn && g.outstanding > 0) {
+		g.refused = true
+		return turn{}, false
+	}
+	g.claiming = true
+	return turn{alone: g.outstanding == 0, suspectsFirst: g.suspectTurn}, true
+}
+
+func (g *gate) leave(plan inbox.ClaimPlan) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.claiming = false
+	for _, lane := range plan.Claimed {
+		g.outstanding += len(lane.Messages)
+	}
+	g.alone = plan.Suspect
+	g.suspectTurn = plan.Suspects && !plan.Suspect
+}
+
+// settled counts n messages as settled, and reports whether that lets somebody claim who was refused.
+func (g *gate) settled(n int) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.outstanding -= n; g.outstanding > 0 {
+		return false
+	}
+	refused := g.refused
+	g.alone, g.refused = false, false
+	return refused
+}

@@ -1,0 +1,102 @@
+package relayer_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/pubsub-inbox/pubsub-inbox/internal/engine"
+	"github.com/pubsub-inbox/pubsub-inbox/internal/relayer"
+)
+
+func TestMessagesOfAKeyAreCorrelatedInOrder(t *testing.T) {
+	w := newWorld(t)
+	want := map[string][]string{}
+	for n := range 10 {
+		for k := range 4 {
+			key := fmt.Sprintf("WO-%d", k)
+			want[key] = append(want[key], w.insert(key, n))
+		}
+	}
+	w.tap.Reset()
+	got := w.once(w.relay(w.engine(nil)))
+	t.Log(w.tap.Counts(), w.tap.Rows(), got)
+	got.DurationMs = 0
+	if diff := cmp.Diff(relayer.Summary{Claimed: 40, Processed: 40}, got); diff != "" {
+		t.Error(diff)
+	}
+	w.checkOrder(want)
+	if n := w.count("SELECT COUNT(*) FROM Messages WHERE Status='PROCESSED' AND PurgeAt IS NOT NULL AND Attempts=1", nil); n != 40 {
+		t.Errorf("%d rows are processed, want 40", n)
+	}
+}
+
+func TestABatchCostsFewCommits(t *testing.T) {
+	tests := []struct {
+		name string
+		key  func(n int) string
+	}{
+		{"100 messages in 100 lanes", func(n int) string { return fmt.Sprintf("WO-%d", n) }},
+		{"100 messages in one lane", func(int) string { return "WO-1" }},
+		{"100 messages without a key", func(int) string { return "" }},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			w := newWorld(t)
+			for n := range 100 {
+				w.insert(tt.key(n), n)
+			}
+			// The emulator aborts some transactions by chance; those tries do not count.
+			commits := 0
+			w.tap.After("Commit", func(_ ctx, _ int, _, _ any, err error) error {
+				if err == nil {
+					commits++
+				}
+				return err
+			})
+			got := w.once(w.relay(w.engine(nil)))
+			if got.Processed != 100 {
+				t.Errorf("processed %d, want 100", got.Processed)
+			}
+			if commits > 3 {
+				t.Errorf("%d commits for 100 messages, want at most 3", commits)
+			}
+			t.Log(w.tap.Counts(), w.tap.Rows(), got)
+		})
+	}
+}
+
+func TestEachVerdictLeadsToItsState(t *testing.T) {
+	tests := []struct {
+		verdict engine.Verdict
+		want    string
+		attempt int64
+	}{
+		{engine.Correlated, "PROCESSED", 1},
+		{engine.Duplicate, "PROCESSED", 1},
+		{engine.HandedOver, "PROCESSED", 1},
+		{engine.AlreadyThrough, "PARKED/ALREADY_THROUGH", 1},
+		{engine.Ambiguous, "PARKED/AMBIGUOUS", 1},
+		{engine.Vanished, "PARKED/VANISHED", 1},
+		{engine.Rejected, "PARKED/REJECTED", 1},
+		{engine.Drop, "DISCARDED", 1},
+		{engine.RetryAfter, "RETRYING", 1},
+	}
+	for _, tt := range tests {
+		t.Run(string(tt.verdict), func(t *testing.T) {
+			w := newWorld(t)
+			policy := w.cfg.Routes["r"]
+			policy.RetryMin, policy.RetryMax = hour, hour
+			w.cfg.Routes["r"] = policy
+			id := w.insert("WO-1", 1)
+			w.once(w.relay(w.engine(always(tt.verdict))))
+			if got := w.status(id); got != tt.want {
+				t.Errorf("status %s, want %s", got, tt.want)
+			}
+			if got := w.row(id).Attempts; got != tt.attempt {
+				t.Errorf("attempts %d, want %d", got, tt.attempt)
+			}
+		})
+	}
+}

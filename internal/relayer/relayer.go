@@ -1,0 +1,170 @@
+// Package relayer takes stored messages in key order and correlates each into its engine: scan, claim, correlate, settle,
+// sweep. What it must not forget it keeps in the store; a process that dies leaves nothing but leases that run out.
+//
+// It promises: the messages of a lane are called one after another, in order; no call starts without a lease that
+// outlasts it; an attempt is recorded before its call; a result changes nothing once its lease is gone. It does not
+// promise that an engine is called once: a process that dies between call and settlement leaves an outcome that the next
+// one has to probe, or to repeat under the same id.
+//
+// A Relayer is safe for concurrent use: runs may overlap, in one process and in several. One message that has cost a
+// worker its life is called alone in its process.
+package relayer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"time"
+
+	"github.com/pubsub-inbox/pubsub-inbox/internal/engine"
+	"github.com/pubsub-inbox/pubsub-inbox/internal/inbox"
+	"github.com/pubsub-inbox/pubsub-inbox/internal/routing"
+)
+
+// Store is what the relayer needs of the ledger.
+type Store interface {
+	Sweep(ctx context.Context, consumer string, limit int) (woken int, err error)
+	Scan(ctx context.Context, consumer string, limit int, rng *rand.Rand) (lanes []string, clock inbox.Clock, more bool, err error)
+	Claim(ctx context.Context, req inbox.ClaimRequest, clock inbox.Clock, rng *rand.Rand) (inbox.ClaimPlan, error)
+	Load(ctx context.Context, ids []string) (map[string]inbox.Content, error)
+	Settle(ctx context.Context, req inbox.SettleRequest, clock inbox.Clock) ([]inbox.SettlePlan, error)
+}
+
+// Router evaluates a route at an attempt. It answers with a *routing.ContractError where the message does not fit its
+// route.
+type Router interface {
+	Call(route string, in routing.Input, messageType, version string) (routing.Call, error)
+}
+
+// Config is how a relay runs. Package config documents the settings.
+type Config struct {
+	Consumer         string
+	Revision         string // of this deployment, kept with each attempt
+	Budget           time.Duration
+	Poll             time.Duration
+	Parallel         int
+	Batch            int
+	Lease            time.Duration
+	Retention        time.Duration
+	PayloadRetention time.Duration
+	Routes           map[string]RoutePolicy
+	Poison           inbox.PoisonPolicy
+	BreakerFailures  int64
+	SweepSlice       int
+}
+
+// Deps are the relayer's surroundings.
+type Deps struct {
+	Store   Store
+	Router  Router
+	Engines map[string]engine.Engine
+	Log     *slog.Logger
+	Now     func() time.Time // read for durations only
+	After   func(time.Duration) <-chan time.Time
+	NewID   func() string // of at most 36 characters
+	Rand    func() *rand.Rand
+}
+
+// Relayer runs the relay of one process.
+type Relayer struct {
+	Config
+	Deps
+	slots *slots
+	gate  gate
+}
+
+// New returns a relayer.
+func New(cfg Config, deps Deps) *Relayer {
+	names := make([]string, 0, len(deps.Engines))
+	for name := range deps.Engines {
+		names = append(names, name)
+	}
+	return &Relayer{Config: cfg, Deps: deps, slots: newSlots(cfg.Parallel, names)}
+}
+
+// Summary counts what a run did.
+type Summary struct {
+	Claimed    int   `json:"claimed"`
+	Processed  int   `json:"processed"`
+	Retrying   int   `json:"retrying"`
+	Parked     int   `json:"parked"`
+	Discarded  int   `json:"discarded"`
+	Released   int   `json:"released"`
+	DurationMs int64 `json:"durationMs"`
+}
+
+// Run polls until its budget ends, or with once until nothing is due. It stops claiming when ctx or stop ends; calls under
+// way get until cut ends (nil: as long as they take), what was claimed and not called is given back. The error says that
+// the store failed: whatever was counted was done.
+func (r *Relayer) Run(ctx context.Context, once bool, stop, cut <-chan struct{}) (Summary, error) {
+	run := newRun(r, once)
+	err := run.loop(ctx, stop, cut)
+	run.summary.DurationMs = r.Now().Sub(run.started).Milliseconds()
+	return run.summary, err
+}
+
+func (r *Relayer) claimRequest(owner string, lanes []string, turn turn, more bool) inbox.ClaimRequest {
+	now := r.Now()
+	req := inbox.ClaimRequest{
+		Consumer: r.Consumer, Owner: owner, LaneIDs: lanes, Batch: r.Batch, Lease: r.Lease, Retention: r.Retention,
+		PerLane: (r.Batch + min(r.Parallel, len(lanes)) - 1) / max(1, min(r.Parallel, len(lanes))),
+		Routes:  map[string]inbox.RoutePolicy{}, Engines: map[string]inbox.EnginePolicy{}, Poison: r.Poison,
+		Alone: turn.alone, SuspectsFirst: turn.suspectsFirst,
+	}
+	for name, route := range r.Routes {
+		req.Routes[name] = inbox.RoutePolicy{Engine: route.Engine}
+	}
+	for name, e := range r.Engines {
+		props := e.Properties()
+		policy := inbox.EnginePolicy{Timeout: props.Timeout, OneByOne: !props.Idempotent && !props.Probe, Breaker: r.breaker(name)}
+		free, waited := r.slots.room(name, now)
+		switch {
+		case free == 0:
+			policy.Defer = more && waited > r.Poll
+		case policy.OneByOne:
+			policy.Capacity = free
+		default:
+			policy.Capacity = r.Batch
+		}
+		req.Engines[name] = policy
+	}
+	return req
+}
+
+// breaker derives how soon an engine is probed from how soon its routes' messages would be tried again.
+func (r *Relayer) breaker(name string) inbox.BreakerPolicy {
+	policy := inbox.BreakerPolicy{Failures: r.BreakerFailures}
+	for _, route := range r.Routes {
+		if route.Engine != name {
+			continue
+		}
+		if policy.Min == 0 || route.RetryMin < policy.Min {
+			policy.Min = route.RetryMin
+		}
+		policy.Max = max(policy.Max, route.RetryMax)
+	}
+	policy.Max = min(policy.Max, 2*time.Minute)
+	return policy
+}
+
+func (r *Relayer) settleRequest(lanes []inbox.LaneSettlement) inbox.SettleRequest {
+	req := inbox.SettleRequest{Consumer: r.Consumer, Lanes: lanes, Retention: r.Retention, PayloadRetention: r.PayloadRetention,
+		Breakers: map[string]inbox.BreakerPolicy{}, Poison: r.Poison}
+	for name := range r.Engines {
+		req.Breakers[name] = r.breaker(name)
+	}
+	return req
+}
+
+// Check asks what cannot work: an engine whose calls do not fit the lease.
+func (r *Relayer) Check() error {
+	var faults []error
+	for name, e := range r.Engines {
+		if t := e.Properties().Timeout; r.Lease < 2*t+5*time.Second {
+			faults = append(faults, fmt.Errorf("relay.lease %s is too short for engine %s: a call needs twice its timeout of %s and a margin of 5s", r.Lease, name, t))
+		}
+	}
+	return errors.Join(faults...)
+}

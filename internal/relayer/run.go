@@ -1,0 +1,331 @@
+package relayer
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/pubsub-inbox/pubsub-inbox/internal/inbox"
+)
+
+// run is one request to relay.
+type run struct {
+	*Relayer
+	once    bool
+	owner   string
+	rng     *rand.Rand
+	started time.Time
+	clock   inbox.Clock
+	summary Summary
+
+	stopping  chan struct{} // closed when nothing new may start
+	stopOnce  sync.Once
+	results   chan laneResult
+	lanes     map[string]*activeLane // claimed by this run, by lane id
+	unsettled int                    // results that wait to be settled
+	oldest    time.Time              // since when
+	nextScan  time.Time
+	idle      bool // the last scan found nothing to do
+	storeErr  error
+}
+
+// activeLane is a lane under this run's lease.
+type activeLane struct {
+	lane      inbox.Lane
+	messages  []*inbox.Message
+	leaseEnds time.Time // on the local monotonic clock
+	clock     inbox.Clock
+	results   []inbox.Result
+	left      int // messages without a result
+}
+
+// laneResult is what became of one message of a lane.
+type laneResult struct {
+	laneID string
+	result inbox.Result
+}
+
+func newRun(r *Relayer, once bool) *run {
+	return &run{Relayer: r, once: once, owner: r.NewID(), rng: r.Rand(), started: r.Now(), stopping: make(chan struct{}),
+		results: make(chan laneResult, r.Batch+1), lanes: map[string]*activeLane{}}
+}
+
+// loop alternates between claiming and settling. Results are settled before the next claim, when a lane's last result has
+// waited for settleAfter, and at the end; so a batch costs two read-write commits, however many lanes it has.
+func (r *run) loop(ctx context.Context, stop, cut <-chan struct{}) error {
+	calls, cutCalls := context.WithCancel(context.WithoutCancel(ctx))
+	defer cutCalls()
+	if _, err := r.Store.Sweep(ctx, r.Consumer, r.SweepSlice); err != nil {
+		r.storeErr = fmt.Errorf("sweep: %w", err)
+		r.Log.ErrorContext(ctx, "sweep failed", "error", err)
+	}
+	budget := r.After(r.Budget)
+	for {
+		if r.stopped() && len(r.lanes) == 0 {
+			return r.storeErr
+		}
+		if r.settleNow() {
+			r.settle(ctx)
+			continue
+		}
+		if r.mayClaim() {
+			r.claim(ctx, calls)
+			continue
+		}
+		if r.once && r.idle && len(r.lanes) == 0 {
+			return r.storeErr
+		}
+		select {
+		case res := <-r.results:
+			r.take(res)
+		case <-r.After(r.wait()):
+		case <-budget:
+			r.stop()
+		case <-stop:
+			stop = nil
+			r.stop()
+		case <-ctx.Done():
+			ctx = context.WithoutCancel(ctx)
+			r.stop()
+		case <-cut:
+			cut = nil
+			cutCalls()
+		}
+	}
+}
+
+func (r *run) stop() { r.stopOnce.Do(func() { close(r.stopping) }) }
+
+func (r *run) stopped() bool {
+	select {
+	case <-r.stopping:
+		return true
+	default:
+		return false
+	}
+}
+
+// take files a result, and whatever else has come.
+func (r *run) take(res laneResult) {
+	for {
+		lane := r.lanes[res.laneID]
+		lane.results = append(lane.results, res.result)
+		lane.left--
+		if r.unsettled == 0 {
+			r.oldest = r.Now()
+		}
+		r.unsettled++
+		select {
+		case res = <-r.results:
+		default:
+			return
+		}
+	}
+}
+
+// settleAfter is how long results wait for company. It is short against any lease, and long against a quick engine.
+func (r *run) settleAfter() time.Duration { return 2 * r.Poll }
+
+func (r *run) complete() (lanes, open int) {
+	for _, lane := range r.lanes {
+		if lane.left == 0 {
+			lanes++
+		} else {
+			open++
+		}
+	}
+	return lanes, open
+}
+
+func (r *run) settleNow() bool {
+	if r.unsettled == 0 {
+		return false
+	}
+	complete, open := r.complete()
+	waited := r.Now().Sub(r.oldest)
+	switch {
+	case open == 0: // everything claimed has its result
+		return true
+	case complete > 0 && waited >= r.settleAfter():
+		return true
+	case r.unsettled >= r.Batch:
+		return true
+	case complete > 0 && r.claimable() && !r.Now().Before(r.nextScan):
+		return true
+	}
+	return waited >= min(r.Lease/6, 10*time.Second)
+}
+
+// claimable reports whether some engine has a free slot that nobody waits for.
+func (r *run) claimable() bool {
+	if r.stopped() {
+		return false
+	}
+	for name := range r.Engines {
+		if free, _ := r.slots.room(name, r.Now()); free > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+func (r *run) mayClaim() bool { return r.claimable() && !r.Now().Before(r.nextScan) }
+
+// wait is how long to sleep when no result comes.
+func (r *run) wait() time.Duration {
+	wait := r.Poll
+	if untilScan := r.nextScan.Sub(r.Now()); untilScan > 0 {
+		wait = min(wait, untilScan)
+	}
+	return max(wait, time.Millisecond)
+}
+
+// claim scans, claims, and starts what it got.
+func (r *run) claim(ctx, calls context.Context) {
+	r.nextScan, r.idle = r.Now().Add(r.Poll), false
+	turn, ok := r.gate.enter()
+	if !ok {
+		return
+	}
+	var plan inbox.ClaimPlan
+	defer func() { r.gate.leave(plan) }()
+	ids, clock, more, err := r.Store.Scan(ctx, r.Consumer, 2*r.Batch, r.rng)
+	if err != nil {
+		r.storeFailed(ctx, "scan", err)
+		return
+	}
+	r.clock = clock
+	if len(ids) == 0 {
+		r.idle = true
+		return
+	}
+	ids, more = ids[:min(len(ids), r.Batch)], more || len(ids) > r.Batch
+	before := r.Now()
+	claiming, cancel := context.WithTimeout(ctx, r.transactionLimit())
+	defer cancel()
+	if plan, err = r.Store.Claim(claiming, r.claimRequest(r.owner, ids, turn, more), clock, r.rng); err != nil {
+		r.storeFailed(ctx, "claim", err)
+		return
+	}
+	r.summary.Parked += plan.Parked
+	for _, name := range plan.Unknown {
+		r.Log.ErrorContext(ctx, "a due message names a route or an engine that this configuration lacks; it waits a minute", "name", name)
+	}
+	for _, m := range plan.Lost {
+		r.Log.WarnContext(ctx, "a worker was lost while handling a message", "inboxId", m.ID, "lostWorkers", m.LostWorkers, "status", m.Status)
+	}
+	if more || len(plan.Lanes) > 0 || plan.Suspects {
+		// Something moved, so there may be more: the next scan needs not wait.
+		r.nextScan = time.Time{}
+	}
+	if len(plan.Claimed) == 0 {
+		if len(plan.Lanes) == 0 {
+			// Due, and not for us now: somebody else's lease, or no room.
+			r.nextScan = r.Now().Add(r.Poll)
+			r.idle = plan.Busy == 0 && !plan.Suspects
+		}
+		return
+	}
+	r.dispatch(calls, plan, before)
+}
+
+// dispatch starts a goroutine for each claimed lane.
+func (r *run) dispatch(calls context.Context, plan inbox.ClaimPlan, before time.Time) {
+	load := r.newLoader(plan)
+	for _, claimed := range plan.Claimed {
+		lane := &activeLane{lane: claimed.Lane, messages: claimed.Messages, leaseEnds: before.Add(r.Lease), clock: r.clock, left: len(claimed.Messages)}
+		r.lanes[claimed.Lane.ID] = lane
+		r.summary.Claimed += len(claimed.Messages)
+		w := worker{run: r, lane: lane, load: load}
+		go w.work(calls)
+	}
+}
+
+// transactionLimit bounds one transaction well inside the lease.
+func (r *run) transactionLimit() time.Duration { return r.Lease / 4 }
+
+func (r *run) storeFailed(ctx context.Context, doing string, err error) {
+	if ctx.Err() != nil {
+		return
+	}
+	r.storeErr = fmt.Errorf("%s: %w", doing, err)
+	r.Log.ErrorContext(ctx, doing+" failed", "error", err)
+	if r.once {
+		r.stop()
+	}
+}
+
+// settle writes what has come, on a context of its own: what was done must be written even if nobody waits for the run.
+func (r *run) settle(ctx context.Context) {
+	var req []inbox.LaneSettlement
+	messages := 0
+	var ends time.Time
+	for _, lane := range r.lanes {
+		if len(lane.results) == 0 {
+			continue
+		}
+		req = append(req, inbox.LaneSettlement{Lane: lane.lane, Results: lane.results, Release: lane.left == 0})
+		messages += len(lane.results)
+		if ends.IsZero() || lane.leaseEnds.Before(ends) {
+			ends = lane.leaseEnds
+		}
+	}
+	limit := max(r.transactionLimit(), ends.Sub(r.Now()))
+	settling, cancel := context.WithTimeout(context.WithoutCancel(ctx), limit)
+	defer cancel()
+	plans, err := r.Store.Settle(settling, r.settleRequest(req), r.clock)
+	if err != nil {
+		// The leases run out, and whoever claims then finds attempts of unknown outcome.
+		r.storeErr = fmt.Errorf("settle: %w", err)
+		r.Log.ErrorContext(ctx, "settle failed", "error", err)
+	}
+	for _, plan := range plans {
+		r.count(ctx, plan)
+	}
+	for _, settled := range req {
+		lane := r.lanes[settled.Lane.ID]
+		lane.results = nil
+		if settled.Release {
+			delete(r.lanes, settled.Lane.ID)
+		}
+	}
+	r.unsettled = 0
+	if r.gate.settled(messages) {
+		r.nextScan = time.Time{}
+	}
+}
+
+func (r *run) count(ctx context.Context, plan inbox.SettlePlan) {
+	if plan.More {
+		r.nextScan = time.Time{}
+	}
+	for _, res := range plan.Settled {
+		m := res.Message
+		switch {
+		case m.Status == inbox.Processed:
+			r.summary.Processed++
+		case m.Status == inbox.Parked:
+			r.summary.Parked++
+			r.Log.WarnContext(ctx, "message parked", "inboxId", m.ID, "reason", m.Reason, "route", m.Route, "code", m.LastErrorCode)
+		case m.Status == inbox.Discarded:
+			r.summary.Discarded++
+			r.Log.InfoContext(ctx, "message discarded by its engine", "inboxId", m.ID, "route", m.Route)
+		case res.Attempt == nil:
+			r.summary.Released++
+		default:
+			r.summary.Retrying++
+		}
+	}
+	for _, id := range plan.Late {
+		r.Log.WarnContext(ctx, "a result came after its lease and changed nothing", "inboxId", id)
+	}
+	for _, e := range plan.Engines {
+		if e.OpenReason == inbox.OpenUnauthorised {
+			r.Log.ErrorContext(ctx, "an engine refuses our credentials; it is paused and probed", "engine", e.Name, "until", e.OpenUntil)
+		} else if !e.OpenUntil.IsZero() {
+			r.Log.WarnContext(ctx, "the breaker of an engine is open", "engine", e.Name, "until", e.OpenUntil, "reason", e.OpenReason)
+		}
+	}
+}

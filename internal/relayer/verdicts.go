@@ -1,0 +1,180 @@
+package relayer
+
+import (
+	"math/rand/v2"
+	"time"
+
+	"github.com/pubsub-inbox/pubsub-inbox/internal/engine"
+	"github.com/pubsub-inbox/pubsub-inbox/internal/inbox"
+)
+
+// RoutePolicy is what the relay must know of a route to settle its messages.
+type RoutePolicy struct {
+	Engine   string
+	Patience time.Duration
+	RetryMin time.Duration
+	RetryMax time.Duration
+}
+
+// attempt is one claimed message on its way through a verdict.
+type attempt struct {
+	message *inbox.Message // as claimed; not changed
+	engine  string
+	policy  RoutePolicy
+	timeout time.Duration // of the engine
+	owner   string
+	started time.Time // of the call, as the database counts
+	now     time.Time // after it
+}
+
+// settle turns a verdict into the message's next state: the transition table of package inbox. Nothing here looks at the
+// database; what other messages' answers decide (poison) is decided when the result is stored.
+func (a attempt) settle(res engine.Result, rng *rand.Rand) inbox.Result {
+	m := *a.message
+	r := inbox.Result{Message: &m, Number: m.Attempts, Engine: a.engine, Verdict: string(res.Verdict), StartedAt: a.started, EndedAt: a.now}
+	r.Event = inbox.EngineEvent{Kind: eventKind(res.Verdict), InboxID: m.ID, Owner: a.owner, RetryAfter: res.RetryAfter, Error: res.Code + " " + res.Detail}
+	if res.Reference != "" {
+		m.EngineReference = res.Reference
+	}
+	if r.Event.Kind == inbox.EngineAnswered {
+		m.LostWorkers = 0
+	}
+	if res.Verdict != engine.NotWaiting {
+		m.LastNotWaitingAt = time.Time{}
+	}
+	backoff := func(failures int64) time.Duration {
+		return inbox.Jitter(rng, inbox.Backoff(a.policy.RetryMin, a.policy.RetryMax, failures))
+	}
+	switch res.Verdict {
+	case engine.Correlated, engine.Duplicate, engine.HandedOver:
+		m.Status, m.Reason, m.OutcomeUnknown = inbox.Processed, "", false
+		m.HandedOver = res.Verdict == engine.HandedOver
+		m.LastErrorCode, m.LastErrorMessage = "", ""
+		return r
+	case engine.Drop:
+		m.Status, m.OutcomeUnknown = inbox.Discarded, false
+	case engine.NotWaiting:
+		a.notWaiting(&m, res, backoff)
+	case engine.AlreadyThrough:
+		a.park(&m, inbox.AlreadyThrough)
+	case engine.Ambiguous:
+		a.park(&m, inbox.Ambiguous)
+	case engine.Vanished:
+		a.park(&m, inbox.Vanished)
+	case engine.Rejected:
+		a.park(&m, inbox.Rejected)
+	case engine.RetryAfter:
+		wait := min(max(res.RetryAfter, a.policy.RetryMin), max(a.policy.RetryMax, time.Hour))
+		a.retry(&m, wait)
+	case engine.Throttled:
+		// The engine's, not the message's: it never counts towards poison.
+		m.TechnicalFailures++
+		m.OutageFailures++
+		a.failed(&m)
+		wait := min(res.RetryAfter, max(a.policy.RetryMax, time.Hour))
+		a.retry(&m, max(wait, backoff(m.TechnicalFailures)))
+	case engine.Unauthorised:
+		return a.giveBack(r, &m, res)
+	case engine.NotStarted:
+		r.Event.Kind, r.Verdict, r.Engine = inbox.EngineSilent, "", ""
+		return a.giveBack(r, &m, res)
+	case engine.Unknown:
+		r.Technical = true
+		m.OutcomeUnknown = true
+		wait := backoff(m.TechnicalFailures + 1)
+		if probeAt := a.started.Add(2 * a.timeout).Sub(a.now); probeAt > wait {
+			wait = probeAt
+		}
+		a.retry(&m, wait)
+	default: // Technical
+		r.Technical = true
+		a.retry(&m, max(backoff(m.TechnicalFailures+1), min(res.RetryAfter, max(a.policy.RetryMax, time.Hour))))
+	}
+	m.LastErrorCode, m.LastErrorMessage = code(res), res.Detail
+	r.Attempt = &inbox.AttemptRecord{
+		Number: r.Number, StartedAt: a.started, EndedAt: a.now, Verdict: string(res.Verdict), ErrorCode: m.LastErrorCode,
+		ErrorMessage: res.Detail, Engine: a.engine, Owner: a.owner,
+	}
+	return r
+}
+
+// notWaiting counts patience: the time between consecutive NotWaiting answers, so that outages do not use it.
+func (a attempt) notWaiting(m *inbox.Message, res engine.Result, backoff func(int64) time.Duration) {
+	if last := a.message.LastNotWaitingAt; !last.IsZero() && a.now.After(last) {
+		m.PatienceUsed += a.now.Sub(last)
+	}
+	m.LastNotWaitingAt = a.now
+	left := a.policy.Patience - m.PatienceUsed
+	if left <= 0 {
+		a.park(m, inbox.NoWaitingInstance)
+		return
+	}
+	// The last try comes when patience ends, not a whole backoff later.
+	a.retry(m, max(min(backoff(m.Attempts), left), min(a.policy.RetryMin, left), 10*time.Millisecond))
+}
+
+// PatienceEnds reports whether a NotWaiting answer now would be the last.
+func (a attempt) patienceEnds() bool {
+	used := a.message.PatienceUsed
+	if last := a.message.LastNotWaitingAt; !last.IsZero() && a.now.After(last) {
+		used += a.now.Sub(last)
+	}
+	return used >= a.policy.Patience
+}
+
+// park parks m. While an earlier delivery may have had its effect, "nobody waits" and "already through" may be that
+// effect: then nobody but a person can tell.
+func (a attempt) park(m *inbox.Message, reason inbox.Reason) {
+	if m.OutcomeUnknown && (reason == inbox.NoWaitingInstance || reason == inbox.AlreadyThrough) {
+		reason = inbox.PossiblyDelivered
+	}
+	m.Status, m.Reason, m.NextAttemptAt = inbox.Parked, reason, time.Time{}
+	a.failed(m)
+}
+
+func (a attempt) retry(m *inbox.Message, wait time.Duration) {
+	m.Status, m.NextAttemptAt = inbox.Retrying, a.now.Add(wait)
+}
+
+func (a attempt) failed(m *inbox.Message) {
+	if m.FirstFailedAt.IsZero() {
+		m.FirstFailedAt = a.now
+	}
+	m.LastFailedAt = a.now
+}
+
+// giveBack undoes the recorded attempt of a message that was not handled.
+func (a attempt) giveBack(r inbox.Result, m *inbox.Message, res engine.Result) inbox.Result {
+	m.Attempts--
+	m.Status = inbox.Received
+	if m.Attempts > 0 || m.OutcomeUnknown || m.LostWorkers > 0 {
+		m.Status = inbox.Retrying
+	}
+	if res.Verdict == engine.Unauthorised {
+		m.LastErrorCode, m.LastErrorMessage = code(res), res.Detail
+	}
+	m.LastNotWaitingAt = a.message.LastNotWaitingAt
+	return r
+}
+
+func code(res engine.Result) string {
+	if res.Code != "" {
+		return res.Code
+	}
+	return string(res.Verdict)
+}
+
+// eventKind says what a verdict says about the engine.
+func eventKind(v engine.Verdict) inbox.EngineEventKind {
+	switch v {
+	case engine.NotStarted:
+		return inbox.EngineSilent
+	case engine.Technical, engine.Unknown:
+		return inbox.EngineFailed
+	case engine.Throttled:
+		return inbox.EngineThrottled
+	case engine.Unauthorised:
+		return inbox.EngineRefusedUs
+	}
+	return inbox.EngineAnswered
+}

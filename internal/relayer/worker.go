@@ -1,0 +1,198 @@
+package relayer
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/pubsub-inbox/pubsub-inbox/internal/engine"
+	"github.com/pubsub-inbox/pubsub-inbox/internal/inbox"
+	"github.com/pubsub-inbox/pubsub-inbox/internal/routing"
+)
+
+// worker calls the messages of one lane, one after another.
+type worker struct {
+	*run
+	lane *activeLane
+	load *loader
+}
+
+// work answers for each message of the lane exactly once, whatever happens. It must not touch what the run's loop owns.
+func (w worker) work(ctx context.Context) {
+	started := true
+	for _, m := range w.lane.messages {
+		// What is behind a message that could not be started, or that stays in front, waits for its turn.
+		var res inbox.Result
+		if started {
+			res = w.one(ctx, m)
+			started = res.Message.Status.Finished() || (res.Message.Status == inbox.Parked && !res.Message.Blocks)
+		} else {
+			res = w.notStarted(m)
+		}
+		w.results <- laneResult{laneID: w.lane.lane.ID, result: res}
+	}
+}
+
+func (w worker) notStarted(m *inbox.Message) inbox.Result {
+	return w.attempt(m, w.Now()).settle(engine.Result{Verdict: engine.NotStarted}, nil)
+}
+
+func (w worker) attempt(m *inbox.Message, started time.Time) attempt {
+	policy := w.Routes[m.Route]
+	local := w.Now()
+	return attempt{message: m, engine: policy.Engine, policy: policy, timeout: w.Engines[policy.Engine].Properties().Timeout,
+		owner: w.owner, started: w.lane.clock.Latest(started), now: w.lane.clock.Latest(local)}
+}
+
+// one takes one message through its engine.
+func (w worker) one(ctx context.Context, m *inbox.Message) inbox.Result {
+	policy := w.Routes[m.Route]
+	eng := w.Engines[policy.Engine]
+	waiting, cancel := stopWith(ctx, w.stopping)
+	defer cancel()
+	if err := w.slots.acquire(waiting, policy.Engine, w.Now); err != nil {
+		return w.notStarted(m)
+	}
+	defer w.slots.release(policy.Engine)
+	if !w.mayStart(eng) {
+		return w.notStarted(m)
+	}
+	content, ok, err := w.load.get(ctx, m)
+	if err != nil {
+		w.Log.ErrorContext(ctx, "loading a message failed", "inboxId", m.ID, "error", err)
+		return w.notStarted(m)
+	}
+	if !ok {
+		return w.notStarted(m) // deleted by hand: there is nothing to settle either
+	}
+	started := w.Now()
+	res := w.correlate(ctx, eng, m, content)
+	return w.finish(m, started, res)
+}
+
+func (w worker) finish(m *inbox.Message, started time.Time, out outcome) inbox.Result {
+	a := w.attempt(m, started)
+	res := a.settle(out.Result, w.Rand())
+	if res.Attempt != nil {
+		res.Attempt.Revision = w.Revision
+	}
+	if out.reason != "" {
+		a.park(res.Message, out.reason)
+	}
+	if out.local {
+		res.Engine, res.Event.Kind = "", inbox.EngineSilent
+	}
+	return res
+}
+
+// outcome is a verdict, and what only the relay knows about it.
+type outcome struct {
+	engine.Result
+	reason inbox.Reason // instead of the verdict's own
+	local  bool         // no engine was asked
+}
+
+// mayStart reports whether a call may begin: nothing starts that its lease might not outlast.
+func (w worker) mayStart(eng engine.Engine) bool {
+	return !w.stopped() && w.outlasts(eng)
+}
+
+func (w worker) outlasts(eng engine.Engine) bool {
+	return !w.Now().Add(2 * eng.Properties().Timeout).After(w.lane.leaseEnds)
+}
+
+func (w worker) correlate(ctx context.Context, eng engine.Engine, m *inbox.Message, content inbox.Content) outcome {
+	if !content.HasBody {
+		return outcome{Result: engine.Result{Verdict: engine.Rejected, Code: "PAYLOAD_GONE", Detail: "the payload has been deleted"}, reason: inbox.ClaimMissing, local: true}
+	}
+	call, err := w.Router.Call(m.Route, routing.Input{
+		MessageID: content.MessageID, OrderingKey: content.OrderingKey, Subscription: content.Subscription,
+		PublishTime: content.PublishedAt, Attributes: content.Attributes, Payload: content.Body,
+	}, content.Type, content.Version)
+	var contract *routing.ContractError
+	if errors.As(err, &contract) {
+		return outcome{Result: engine.Result{Verdict: engine.Rejected, Code: "CONTRACT", Detail: contract.Detail}, reason: inbox.Contract, local: true}
+	}
+	if err != nil {
+		w.Log.ErrorContext(ctx, "evaluating a route failed", "inboxId", m.ID, "route", m.Route, "error", err)
+		return outcome{Result: engine.Result{Verdict: engine.NotStarted}, local: true}
+	}
+	delivery := engine.Delivery{
+		InboxID: m.ID, Attempt: m.Attempts, Consumer: w.Consumer, Route: m.Route, Message: call.Message, Key: m.Key,
+		MessageType: content.Type, PublishedAt: content.PublishedAt, TraceParent: content.TraceParent,
+		Variables: call.Variables, Payload: content.Body, ContentType: content.ContentType,
+		BeforeSend: func() bool { return w.mayStart(eng) },
+	}
+	if m.OutcomeUnknown {
+		if out, done := w.probe(ctx, eng, delivery); done {
+			return out
+		}
+	}
+	res := eng.Correlate(ctx, delivery)
+	if res.Verdict == engine.Vanished && w.mayStart(eng) {
+		// The waiting instance may just have moved: one look more, then a person.
+		res = eng.Correlate(ctx, delivery)
+	}
+	if res.Verdict == engine.NotWaiting {
+		if a := w.attempt(m, w.Now()); a.patienceEnds() {
+			return w.patienceEnded(ctx, eng, delivery, res)
+		}
+	}
+	return outcome{Result: res}
+}
+
+// probe decides about a message that may have been delivered. It reports done unless the message is to be sent (again).
+func (w worker) probe(ctx context.Context, eng engine.Engine, d engine.Delivery) (outcome, bool) {
+	prober, ok := eng.(engine.Prober)
+	if !ok || !eng.Properties().Probe {
+		if eng.Properties().Idempotent {
+			return outcome{}, false
+		}
+		return outcome{Result: engine.Result{Verdict: engine.Rejected, Code: "UNKNOWN_OUTCOME",
+			Detail: "an earlier delivery had an unknown outcome, and the engine can neither be asked nor take it twice"},
+			reason: inbox.PossiblyDelivered, local: true}, true
+	}
+	found, res := prober.Probe(ctx, d)
+	switch found {
+	case engine.ProbeFound:
+		res.Verdict = engine.Duplicate
+		return outcome{Result: res}, true
+	case engine.ProbeWaiting:
+		return outcome{}, false
+	case engine.ProbeGone:
+		res.Verdict = engine.Rejected
+		return outcome{Result: res, reason: inbox.PossiblyDelivered}, true
+	}
+	return outcome{Result: res}, true
+}
+
+// patienceEnded looks into history before a message is parked for want of an instance.
+func (w worker) patienceEnded(ctx context.Context, eng engine.Engine, d engine.Delivery, res engine.Result) outcome {
+	historian, ok := eng.(engine.Historian)
+	if !ok || !w.outlasts(eng) {
+		return outcome{Result: res}
+	}
+	switch through := historian.Through(ctx, d); through.Verdict {
+	case engine.NotWaiting:
+		return outcome{Result: res}
+	default:
+		return outcome{Result: through}
+	}
+}
+
+// stopWith returns a context that ends with ctx or when stop is closed.
+func stopWith(ctx context.Context, stop <-chan struct{}) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(ctx)
+	done := make(chan struct{})
+	go func() {
+		select {
+		case <-stop:
+			cancel()
+		case <-done:
+		case <-ctx.Done():
+		}
+	}()
+	var once sync.Once
+	return ctx, func() { once.Do(func() { close(done) }); cancel() }
+}

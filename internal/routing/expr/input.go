@@ -1,0 +1,77 @@
+package expr
+
+import (
+	"time"
+
+	"cel.dev/cel-go/common/types"
+	"cel.dev/cel-go/common/types/ref"
+	"cel.dev/cel-go/interpreter"
+)
+
+// Message is what expressions see as message.
+type Message struct {
+	ID           string
+	PublishTime  time.Time // zero: absent
+	OrderingKey  string
+	Subscription string
+}
+
+// The fields of message, in the order of the documentation.
+var messageFields = []string{"id", "publishTime", "orderingKey", "subscription"}
+
+// Input is one message, decoded once for all its expressions. Not for concurrent use.
+type Input struct {
+	message    map[string]any
+	attributes map[string]string
+	raw        []byte
+	payload    ref.Val
+}
+
+// NewInput returns the input of a message. It keeps attributes and payload, which must not change meanwhile.
+func NewInput(m Message, attributes map[string]string, payload []byte) *Input {
+	message := map[string]any{"id": m.ID, "orderingKey": m.OrderingKey, "subscription": m.Subscription}
+	if !m.PublishTime.IsZero() {
+		message["publishTime"] = types.Timestamp{Time: m.PublishTime}
+	}
+	if attributes == nil {
+		attributes = map[string]string{}
+	}
+	return &Input{message: message, attributes: attributes, raw: payload}
+}
+
+// JSON reports whether the payload is one JSON value that expressions see.
+func (in *Input) JSON() bool {
+	in.root()
+	return in.raw != nil
+}
+
+func (in *Input) root() ref.Val {
+	if in.payload != nil {
+		return in.payload
+	}
+	if !validJSON(in.raw) {
+		in.raw = nil
+		in.payload = types.NullValue
+		return in.payload
+	}
+	start := skipSpace(in.raw, 0)
+	in.raw = in.raw[start:skipValue(in.raw, start)]
+	in.payload = decode(in.raw)
+	return in.payload
+}
+
+// ResolveName implements interpreter.Activation.
+func (in *Input) ResolveName(name string) (any, bool) {
+	switch name {
+	case "attributes":
+		return in.attributes, true
+	case "payload":
+		return in.root(), true
+	case "message":
+		return in.message, true
+	}
+	return nil, false
+}
+
+// Parent implements interpreter.Activation.
+func (in *Input) Parent() interpreter.Activation { return nil }

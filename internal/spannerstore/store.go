@@ -1,0 +1,116 @@
+// Package spannerstore keeps the inbox in Spanner. It is the only importer of the Spanner client at run time. Each file
+// is one operation; what an operation decides is computed by package inbox from what the transaction has read, so that a
+// transaction that runs twice decides anew.
+//
+// Receiving uses single-use commits only; the relay's operations use read-write transactions, one at a time in a process
+// (Store serialises them: fewer lock fights, and the emulator can do no more). All methods are safe for concurrent use.
+package spannerstore
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"cloud.google.com/go/spanner"
+	"google.golang.org/api/option"
+	"google.golang.org/grpc/codes"
+
+	"github.com/pubsub-inbox/pubsub-inbox/internal/inbox"
+)
+
+// Store is the inbox in one Spanner database.
+type Store struct {
+	client *spanner.Client
+	now    func() time.Time
+	newID  func() string
+	// writing holds one token: the right to run a read-write transaction.
+	writing chan struct{}
+}
+
+// Open connects to database ("projects/P/instances/I/databases/D"). The caller closes the store.
+func Open(ctx context.Context, database string, now func() time.Time, newID func() string, opts ...option.ClientOption) (*Store, error) {
+	client, err := spanner.NewClientWithConfig(ctx, database, spanner.ClientConfig{
+		// The library's own metrics go out through a client and a timer of their own, at the cost of start-up.
+		DisableNativeMetrics: true,
+	}, opts...)
+	if err != nil {
+		return nil, fmt.Errorf("connect to Spanner database %s: %w", database, err)
+	}
+	return New(client, now, newID), nil
+}
+
+// New returns a store that uses client. now is read for durations only: the database's clock decides. newID returns a
+// new random id of at most 36 characters.
+func New(client *spanner.Client, now func() time.Time, newID func() string) *Store {
+	return &Store{client: client, now: now, newID: newID, writing: make(chan struct{}, 1)}
+}
+
+// Close ends the connections. No call may be under way.
+func (s *Store) Close() { s.client.Close() }
+
+// write runs one read-write transaction. f may run several times: it must set what it captures anew each time. All
+// errors of the transaction must be wrapped with %w, or the client does not see that it was aborted.
+func (s *Store) write(ctx context.Context, tag string, f func(context.Context, *spanner.ReadWriteTransaction) error) (time.Time, error) {
+	select {
+	case s.writing <- struct{}{}:
+		defer func() { <-s.writing }()
+	case <-ctx.Done():
+		return time.Time{}, ctx.Err()
+	}
+	resp, err := s.client.ReadWriteTransactionWithOptions(ctx, f, spanner.TransactionOptions{TransactionTag: tag})
+	return resp.CommitTs, err
+}
+
+// commitOnce sends mutations as one single-use commit: one round trip. The client repeats it while its outcome is
+// unknown, so that it may report its own row as existing.
+func (s *Store) commitOnce(ctx context.Context, tag string, mutations []*spanner.Mutation) error {
+	at, err := s.client.Apply(ctx, mutations, spanner.ApplyAtLeastOnce(), spanner.TransactionTag(tag))
+	switch code := spanner.ErrCode(err); {
+	case err == nil && at.IsZero():
+		return errors.New("the commit was answered without a commit timestamp")
+	case err == nil:
+		return nil
+	case code == codes.AlreadyExists:
+		return fmt.Errorf("%w: %w", inbox.ErrExists, err)
+	case code == codes.Internal, code == codes.FailedPrecondition, code == codes.InvalidArgument, code == codes.OutOfRange:
+		// Invalid UTF-8 comes back from the client itself as Internal, an oversized value as FailedPrecondition.
+		return fmt.Errorf("%w: %w", inbox.ErrRefused, err)
+	}
+	return err
+}
+
+// definite reports whether err says for certain that nothing was committed.
+func definite(err error) bool {
+	switch spanner.ErrCode(err) {
+	case codes.Aborted, codes.AlreadyExists, codes.FailedPrecondition, codes.InvalidArgument, codes.NotFound,
+		codes.OutOfRange, codes.PermissionDenied, codes.ResourceExhausted, codes.Unauthenticated, codes.Unimplemented:
+		return true
+	}
+	return false
+}
+
+func nullString(s string) spanner.NullString { return spanner.NullString{StringVal: s, Valid: s != ""} }
+
+func nullTime(t time.Time) spanner.NullTime { return spanner.NullTime{Time: t, Valid: !t.IsZero()} }
+
+func nullJSON(m map[string]string) spanner.NullJSON {
+	return spanner.NullJSON{Value: m, Valid: m != nil}
+}
+
+// textMap reads a JSON object of strings.
+func textMap(j spanner.NullJSON) map[string]string {
+	if !j.Valid {
+		return nil
+	}
+	raw, err := json.Marshal(j.Value)
+	if err != nil {
+		return nil
+	}
+	var m map[string]string
+	if json.Unmarshal(raw, &m) != nil {
+		return nil
+	}
+	return m
+}

@@ -1,0 +1,167 @@
+package spannerstore
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"cloud.google.com/go/spanner"
+	"google.golang.org/grpc/codes"
+
+	"github.com/pubsub-inbox/pubsub-inbox/internal/inbox"
+)
+
+// Sweep looks at the next slice of at most limit open rows and wakes each lane that has forgotten one: a lane that is
+// missing, or whose time is later than its head allows, unless it is leased, held or blocked. It uses single-use reads
+// and one single-use commit, which also moves the cursor: a wake-up is always safe. It reports how many lanes it woke.
+func (s *Store) Sweep(ctx context.Context, consumer string, limit int) (int, error) {
+	cursor, err := s.sweepCursor(ctx, consumer)
+	if err != nil {
+		return 0, err
+	}
+	rows, now, err := s.sweepSlice(ctx, consumer, cursor, limit)
+	if err != nil {
+		return 0, err
+	}
+	next := sweepPosition{}
+	if len(rows) == limit {
+		last := rows[len(rows)-1]
+		next = sweepPosition{shard: last.shard, receivedAt: last.message.ReceivedAt, inboxID: last.message.ID}
+	} else if !cursor.start() && len(rows) < limit {
+		// Wrapped: what is left of the limit goes to the beginning.
+		more, _, err := s.sweepSlice(ctx, consumer, sweepPosition{}, limit-len(rows))
+		if err != nil {
+			return 0, err
+		}
+		if rows = append(rows, more...); len(more) > 0 {
+			last := more[len(more)-1]
+			next = sweepPosition{shard: last.shard, receivedAt: last.message.ReceivedAt, inboxID: last.message.ID}
+		}
+	}
+	forgotten, err := s.forgottenLanes(ctx, rows, now)
+	if err != nil {
+		return 0, err
+	}
+	if len(forgotten) == 0 && next == cursor {
+		return 0, nil
+	}
+	mutations := []*spanner.Mutation{spanner.InsertOrUpdate("Relays",
+		[]string{"Consumer", "SweepShard", "SweepReceivedAt", "SweepInboxId"},
+		[]any{consumer, spanner.NullInt64{Int64: next.shard, Valid: !next.start()}, nullTime(next.receivedAt), nullString(next.inboxID)})}
+	for _, m := range forgotten {
+		mutations = append(mutations, wakeLane(m))
+	}
+	if err := s.commitOnce(ctx, "inbox-sweep", mutations); err != nil {
+		return 0, fmt.Errorf("wake %d forgotten lanes: %w", len(forgotten), err)
+	}
+	return len(forgotten), nil
+}
+
+type sweepPosition struct {
+	shard      int64
+	receivedAt time.Time
+	inboxID    string
+}
+
+func (p sweepPosition) start() bool { return p.inboxID == "" }
+
+type sweptRow struct {
+	shard   int64
+	message *inbox.Message
+}
+
+func (s *Store) sweepCursor(ctx context.Context, consumer string) (sweepPosition, error) {
+	row, err := s.client.Single().ReadRow(ctx, "Relays", spanner.Key{consumer}, []string{"SweepShard", "SweepReceivedAt", "SweepInboxId"})
+	if spanner.ErrCode(err) == codes.NotFound {
+		return sweepPosition{}, nil
+	}
+	if err != nil {
+		return sweepPosition{}, fmt.Errorf("read the sweep's cursor: %w", err)
+	}
+	var shard spanner.NullInt64
+	var at spanner.NullTime
+	var id spanner.NullString
+	if err := row.Columns(&shard, &at, &id); err != nil {
+		return sweepPosition{}, fmt.Errorf("read the sweep's cursor: %w", err)
+	}
+	return sweepPosition{shard: shard.Int64, receivedAt: at.Time, inboxID: id.StringVal}, nil
+}
+
+func (s *Store) sweepSlice(ctx context.Context, consumer string, from sweepPosition, limit int) ([]sweptRow, time.Time, error) {
+	keys := spanner.KeyRange{Start: spanner.Key{consumer}, End: spanner.Key{consumer}, Kind: spanner.ClosedClosed}
+	if !from.start() {
+		keys.Start, keys.Kind = spanner.Key{consumer, from.shard, from.receivedAt, from.inboxID}, spanner.OpenClosed
+	}
+	txn := s.client.Single()
+	rows := txn.ReadWithOptions(ctx, "Messages", keys, []string{"InboxId", "OpenShard", "ReceivedAt", "Status", "LaneId", "NextAttemptAt"},
+		&spanner.ReadOptions{Index: "MessagesOpen", Limit: limit, RequestTag: "inbox-sweep"})
+	var swept []sweptRow
+	err := rows.Do(func(row *spanner.Row) error {
+		m := &inbox.Message{Consumer: consumer}
+		r := sweptRow{message: m}
+		var status string
+		var next spanner.NullTime
+		if err := row.Columns(&m.ID, &r.shard, &m.ReceivedAt, &status, &m.LaneID, &next); err != nil {
+			return err
+		}
+		m.Status, m.NextAttemptAt = inbox.Status(status), next.Time
+		swept = append(swept, r)
+		return nil
+	})
+	if err != nil {
+		return nil, time.Time{}, fmt.Errorf("read open messages: %w", err)
+	}
+	now, err := txn.Timestamp()
+	return swept, now, err
+}
+
+// forgottenLanes returns one message of each lane that has to be woken, with what a lane row is made of.
+func (s *Store) forgottenLanes(ctx context.Context, rows []sweptRow, now time.Time) ([]*inbox.Message, error) {
+	if len(rows) == 0 {
+		return nil, nil
+	}
+	var ids []string
+	open := map[string][]*inbox.Message{}
+	for _, r := range rows {
+		if open[r.message.LaneID] == nil {
+			ids = append(ids, r.message.LaneID)
+		}
+		open[r.message.LaneID] = append(open[r.message.LaneID], r.message)
+	}
+	lanes, err := readLanes(ctx, singleReads{s.client}, ids)
+	if err != nil {
+		return nil, err
+	}
+	var suspicious []string
+	for _, id := range ids {
+		lane, ok := lanes[id]
+		if !ok || inbox.MayBeForgotten(lane, open[id], now) {
+			suspicious = append(suspicious, id)
+		}
+	}
+	queues, err := readQueues(ctx, singleReads{s.client}, suspicious, func(string) int { return 1 })
+	if err != nil {
+		return nil, err
+	}
+	var heads []string
+	for _, id := range suspicious {
+		if _, ok := lanes[id]; ok && len(queues[id]) > 0 && !inbox.Forgotten(lanes[id], queues[id][0], now) {
+			continue
+		}
+		if len(queues[id]) > 0 {
+			heads = append(heads, queues[id][0].ID)
+		}
+	}
+	if len(heads) == 0 {
+		return nil, nil
+	}
+	full, err := readControl(ctx, singleReads{s.client}, heads)
+	if err != nil {
+		return nil, err
+	}
+	var forgotten []*inbox.Message
+	for _, m := range full {
+		forgotten = append(forgotten, m)
+	}
+	return forgotten, nil
+}
