@@ -92,8 +92,8 @@ func (p *process) failed(err error) error {
 	return fmt.Errorf("the %s (%s): %w; its output:\n%s", p.name, p.cmd.Path, err, p.out)
 }
 
-// outputLimit bounds what is kept of a child's output. The emulators log little; what explains a failure
-// is at the end.
+// outputLimit is how much of a child's output is shown; up to twice that is kept. The emulators log little,
+// and what explains a failure is at the end.
 const outputLimit = 64 << 10
 
 // output keeps the last bytes a child has printed.
@@ -107,8 +107,8 @@ func (o *output) Write(p []byte) (int, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.buf = append(o.buf, p...)
-	if over := len(o.buf) - outputLimit; over > 0 {
-		o.buf = append(o.buf[:0], o.buf[over:]...)
+	if len(o.buf) > 2*outputLimit { // seldom, because it copies
+		o.buf = append(o.buf[:0], o.buf[len(o.buf)-outputLimit:]...)
 	}
 	if o.changed != nil {
 		close(o.changed)
@@ -132,5 +132,5 @@ func (o *output) find(re *regexp.Regexp) ([]string, <-chan struct{}) {
 func (o *output) String() string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return string(o.buf)
+	return string(o.buf[max(0, len(o.buf)-outputLimit):])
 }

@@ -5,7 +5,9 @@ import (
 	"errors"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -80,9 +82,14 @@ func TestTheShutDownKeepsItsTimes(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
+				var mu sync.Mutex // a client given up may still note its end
 				var got []moment
 				var begin time.Time
-				note := func(s string) { got = append(got, moment{s, time.Since(begin)}) }
+				note := func(s string) {
+					mu.Lock()
+					defer mu.Unlock()
+					got = append(got, moment{s, time.Since(begin)})
+				}
 				var f *Function
 				f, log, exits := function(t, func(_ http.ResponseWriter, r *http.Request) { tt.request(f, note, r) })
 				f.OnShutdown("first", func(context.Context) error { note("closed"); return nil })
@@ -96,7 +103,10 @@ func TestTheShutDownKeepsItsTimes(t *testing.T) {
 				begin = time.Now()
 				f.shutDown()
 				note("exit " + string(rune('0'+<-exits)))
-				if diff := cmp.Diff(tt.want, got); diff != "" {
+				mu.Lock()
+				seen := slices.Clone(got)
+				mu.Unlock()
+				if diff := cmp.Diff(tt.want, seen); diff != "" {
 					t.Errorf("moments (-want +got):\n%s", diff)
 				}
 				if !strings.Contains(log.String(), tt.log) {

@@ -1,0 +1,71 @@
+// Package receive is the HTTP function "Receive": Pub/Sub pushes each message to it, and it answers 2xx only once a row
+// is committed. See package receiver for what it does; here it is put together, checked at start, and ended in order
+// (package funcserver).
+package receive
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"os"
+	"time"
+
+	"github.com/pubsub-inbox/pubsub-inbox/internal/config"
+	"github.com/pubsub-inbox/pubsub-inbox/internal/funcserver"
+	"github.com/pubsub-inbox/pubsub-inbox/internal/receiver"
+	"github.com/pubsub-inbox/pubsub-inbox/internal/routing"
+	"github.com/pubsub-inbox/pubsub-inbox/internal/spannerstore"
+	"github.com/pubsub-inbox/pubsub-inbox/internal/telemetry"
+	"github.com/pubsub-inbox/pubsub-inbox/internal/wiring"
+)
+
+// Name is the function's entry point.
+const Name = "Receive"
+
+var function = funcserver.Register(Options(os.LookupEnv, os.Stderr))
+
+// Main serves this function alone.
+func Main(host, port string) { function.Main(host, port) }
+
+// Options puts the function together. Its settings come from lookup, its log goes to w.
+func Options(lookup config.Lookup, w io.Writer) funcserver.Options {
+	// The environment's faults are Build's to report; the logger takes what is there.
+	env, _ := config.LoadReceiveEnv(lookup)
+	log := telemetry.NewLogger(w, telemetry.Options{ProjectID: env.ProjectID, Revision: env.Revision})
+	return funcserver.Options{Name: Name, Lookup: lookup, Logger: log, Build: func(f *funcserver.Function) (http.Handler, error) {
+		env, envErr := config.LoadReceiveEnv(lookup)
+		cfg, cfgErr := config.Load(lookup)
+		if err := errors.Join(envErr, cfgErr); err != nil {
+			return nil, err
+		}
+		for _, warning := range cfg.Warnings {
+			log.Warn("configuration", "warning", warning.String())
+		}
+		router, err := routing.New(cfg)
+		if err != nil {
+			return nil, err
+		}
+		auth, err := wiring.Auth(env.AuthMode, env.Audience, env.ServiceAccounts, env.OnCloudRun)
+		if err != nil {
+			return nil, err
+		}
+		store := funcserver.NewLazy(func(ctx context.Context) (*spannerstore.Store, error) {
+			return spannerstore.Open(ctx, env.Database, time.Now, wiring.NewID)
+		})
+		f.OnShutdown("spanner", func(context.Context) error {
+			if s, ok := store.Made(); ok {
+				s.Close()
+			}
+			return nil
+		})
+		get := func(ctx context.Context) (*receiver.Receiver, error) {
+			s, err := store.Get(ctx)
+			if err != nil {
+				return nil, err
+			}
+			return &receiver.Receiver{Consumer: cfg.Consumer, Revision: env.Revision, Store: s, Router: router, Log: log, Now: time.Now}, nil
+		}
+		return wiring.Endpoint(receiver.Handler(get, log), auth, log), nil
+	}}
+}
