@@ -162,7 +162,8 @@ func (r *reader) addEntry(n *node, value *ast.MappingValueNode, depth int) {
 		e.line, e.column = tk.Position.Line, tk.Position.Column
 		e.key = tk.Value
 	}
-	if _, simple := value.Key.(ast.ScalarNode); !simple {
+	_, simple := value.Key.(ast.ScalarNode)
+	if _, merge := value.Key.(*ast.MergeKeyNode); merge || !simple {
 		r.faultAt(e.line, e.column, "", "merges and computed keys are not read here; write the keys out")
 		return
 	}

@@ -24,13 +24,70 @@ var instanceID = regexp.MustCompile(`^[a-z][-a-z0-9]{0,62}[a-z0-9]$`)
 // It is the quick way to a new database, made in one call; package migrate is for one that exists. Both
 // leave the same tables and the same version.
 func NewDatabase(ctx context.Context, host, project, instance, name string) (string, error) {
+	all, err := migrate.Read(ctx, migrations.Files)
+	if err != nil {
+		return "", err
+	}
+	// The migrations up to the first that is no schema change go into the call that makes the database.
+	var ddl []string
+	var version int64
+	for _, m := range all {
+		if m.Kind != migrate.DDL {
+			break
+		}
+		ddl = append(ddl, m.Statements...)
+		version = m.Version
+	}
+	full, err := NewDatabaseWith(ctx, host, project, instance, name, append(ddl, migrate.TableDDL()...)...)
+	if err != nil {
+		return "", err
+	}
+	client, err := spanner.NewClientWithConfig(ctx, full, ClientConfig(), ClientOptions(host)...)
+	if err != nil {
+		return "", fmt.Errorf("connect to %s: %w", full, err)
+	}
+	defer client.Close()
+	_, err = client.Apply(ctx, []*spanner.Mutation{
+		spanner.Insert(migrate.Table, []string{"Version", "Dirty"}, []any{version, false}),
+	}, spanner.ApplyAtLeastOnce())
+	if err != nil {
+		return "", fmt.Errorf("write the version of %s: %w", full, err)
+	}
+	if version == all[len(all)-1].Version {
+		return full, nil
+	}
+	if _, err := migrate.Apply(ctx, full, migrate.Options{ClientOptions: ClientOptions(host)}); err != nil {
+		return "", err
+	}
+	return full, nil
+}
+
+// NewDatabaseWith is NewDatabase with other statements than the migrations, or none.
+func NewDatabaseWith(ctx context.Context, host, project, instance, name string, ddl ...string) (string, error) {
 	if !instanceID.MatchString(instance) {
 		return "", fmt.Errorf("the instance id %q is not 2 to 64 lower-case letters, digits and hyphens", instance)
 	}
 	if err := newInstance(ctx, host, project, instance); err != nil {
 		return "", err
 	}
-	return createDatabase(ctx, host, "projects/"+project+"/instances/"+instance, name)
+	admin, err := database.NewDatabaseAdminClient(ctx, ClientOptions(host)...)
+	if err != nil {
+		return "", fmt.Errorf("connect to the Spanner emulator at %s: %w", host, err)
+	}
+	defer admin.Close()
+	parent := "projects/" + project + "/instances/" + instance
+	op, err := admin.CreateDatabase(ctx, &databasepb.CreateDatabaseRequest{
+		Parent:          parent,
+		CreateStatement: "CREATE DATABASE `" + name + "`",
+		ExtraStatements: ddl,
+	})
+	if err == nil {
+		_, err = op.Wait(ctx)
+	}
+	if err != nil {
+		return "", fmt.Errorf("make the database %s in %s: %w", name, parent, err)
+	}
+	return parent + "/databases/" + name, nil
 }
 
 func newInstance(ctx context.Context, host, project, id string) error {
@@ -51,61 +108,6 @@ func newInstance(ctx context.Context, host, project, id string) error {
 		return fmt.Errorf("make the instance %s in %s: %w", id, project, err)
 	}
 	return nil
-}
-
-func createDatabase(ctx context.Context, host, parent, name string) (string, error) {
-	all, err := migrate.Read(ctx, migrations.Files)
-	if err != nil {
-		return "", err
-	}
-	// The migrations up to the first that is no schema change go into the call that makes the database.
-	var ddl []string
-	var version int64
-	for _, m := range all {
-		if m.Kind != migrate.DDL {
-			break
-		}
-		ddl = append(ddl, m.Statements...)
-		version = m.Version
-	}
-	ddl = append(ddl, migrate.TableDDL()...)
-
-	admin, err := database.NewDatabaseAdminClient(ctx, ClientOptions(host)...)
-	if err != nil {
-		return "", fmt.Errorf("connect to the Spanner emulator at %s: %w", host, err)
-	}
-	defer admin.Close()
-	op, err := admin.CreateDatabase(ctx, &databasepb.CreateDatabaseRequest{
-		Parent:          parent,
-		CreateStatement: "CREATE DATABASE `" + name + "`",
-		ExtraStatements: ddl,
-	})
-	if err == nil {
-		_, err = op.Wait(ctx)
-	}
-	if err != nil {
-		return "", fmt.Errorf("make the database %s in %s: %w", name, parent, err)
-	}
-	full := parent + "/databases/" + name
-
-	client, err := spanner.NewClientWithConfig(ctx, full, ClientConfig(), ClientOptions(host)...)
-	if err != nil {
-		return "", fmt.Errorf("connect to %s: %w", full, err)
-	}
-	defer client.Close()
-	_, err = client.Apply(ctx, []*spanner.Mutation{
-		spanner.Insert(migrate.Table, []string{"Version", "Dirty"}, []any{version, false}),
-	}, spanner.ApplyAtLeastOnce())
-	if err != nil {
-		return "", fmt.Errorf("write the version of %s: %w", full, err)
-	}
-	if version == all[len(all)-1].Version {
-		return full, nil
-	}
-	if _, err := migrate.Apply(ctx, full, migrate.Options{ClientOptions: ClientOptions(host)}); err != nil {
-		return "", err
-	}
-	return full, nil
 }
 
 // DropDatabase removes a database from the Spanner emulator at host. Clients of it fail from then on.

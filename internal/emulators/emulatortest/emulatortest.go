@@ -77,10 +77,23 @@ func Spanner(t testing.TB) string {
 // Database returns the full name of a new database with all migrations applied. It is removed with the test.
 func Database(t testing.TB) string {
 	t.Helper()
+	return newDatabase(t, emulators.NewDatabase)
+}
+
+// DatabaseWith is Database with other statements than the migrations, or none.
+func DatabaseWith(t testing.TB, ddl ...string) string {
+	t.Helper()
+	return newDatabase(t, func(ctx context.Context, host, project, instance, name string) (string, error) {
+		return emulators.NewDatabaseWith(ctx, host, project, instance, name, ddl...)
+	})
+}
+
+func newDatabase(t testing.TB, make func(ctx context.Context, host, project, instance, name string) (string, error)) string {
+	t.Helper()
 	host := Spanner(t)
 	ctx, cancel := context.WithTimeout(context.Background(), setupTimeout)
 	defer cancel()
-	name, err := emulators.NewDatabase(ctx, host, Project, shared.instance, "d"+strings.ToLower(rand.Text()[:16]))
+	name, err := make(ctx, host, Project, shared.instance, "d"+strings.ToLower(rand.Text()[:16]))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,6 +1,7 @@
 package httpengine
 
 import (
+	"bytes"
 	"encoding/json"
 	"io"
 	"mime"
@@ -15,6 +16,7 @@ type answer struct {
 	header http.Header
 	media  string // media type, lower case, without parameters
 	body   []byte // nil unless all of it is there
+	page   bool   // the body begins as a web page does, whatever its media type says
 	cut    bool   // the body broke off
 }
 
@@ -33,6 +35,8 @@ func read(resp *http.Response, limit int64) (answer, bool) {
 	body, err := io.ReadAll(io.LimitReader(resp.Body, limit+1))
 	_ = resp.Body.Close()
 	a.cut = err != nil
+	start := strings.ToLower(string(bytes.TrimLeft(body[:min(len(body), 256)], "\ufeff \t\r\n")))
+	a.page = strings.HasPrefix(start, "<!doctype html") || strings.HasPrefix(start, "<html")
 	whole := err == nil && int64(len(body)) <= limit // then the body's end has been seen, and the connection is free
 	encoding := resp.Header.Get("Content-Encoding")
 	if whole && (encoding == "" || strings.EqualFold(encoding, "identity")) {
@@ -41,23 +45,26 @@ func read(resp *http.Response, limit int64) (answer, bool) {
 	return a, whole && !resp.Close
 }
 
-func (a *answer) html() bool { return a.media == "text/html" || a.media == "application/xhtml+xml" }
+func (a *answer) html() bool {
+	return a.page || a.media == "text/html" || a.media == "application/xhtml+xml"
+}
 
 func (a *answer) json() bool {
 	return a.media == "application/json" || strings.HasPrefix(a.media, "application/") && strings.HasSuffix(a.media, "+json")
 }
 
 // reference is the engine's own name of what advanced, or of what was found: the header Inbox-Reference, else the member
-// reference or instanceId of a JSON body, else the Location of something created, without its query.
+// reference or instanceId of a JSON body, else the Location of something created, without its query. Only the header is
+// surely meant for us; of the others nothing is taken that was in the delivery.
 func (a *answer) reference(s scrubber) string {
 	if r := a.header.Get("Inbox-Reference"); r != "" {
-		return s.reference(r)
+		return identifier(r)
 	}
 	if a.json() {
 		var members struct{ Reference, InstanceID json.RawMessage }
 		if json.Unmarshal(a.body, &members) == nil {
 			for _, raw := range []json.RawMessage{members.Reference, members.InstanceID} {
-				if r := s.reference(scalar(raw)); r != "" {
+				if r := s.reference(identifier(scalar(raw))); r != "" {
 					return r
 				}
 			}
@@ -66,7 +73,7 @@ func (a *answer) reference(s scrubber) string {
 	if a.status == http.StatusCreated || a.status == http.StatusAccepted {
 		if u, err := url.Parse(a.header.Get("Location")); err == nil {
 			u.User, u.RawQuery, u.Fragment = nil, "", ""
-			return s.reference(u.String())
+			return s.reference(identifier(u.String()))
 		}
 	}
 	return ""
@@ -83,4 +90,12 @@ func scalar(raw json.RawMessage) string {
 		return number.String()
 	}
 	return ""
+}
+
+// identifier is s if it looks like one.
+func identifier(s string) string {
+	if len(s) > maxReferenceBytes || !visible(s) {
+		return ""
+	}
+	return s
 }

@@ -104,6 +104,8 @@ func TestEvidenceBeatsTheStatus(t *testing.T) {
 		{"a type that is no text", 409, problemJSON, `{"type":{"a":1},"title":7}`, engine.Technical},
 		{"a login page", 200, "text/html", "<html>login</html>", engine.Technical},
 		{"a login page as 202", 202, "text/html; charset=utf-8", "<html>login</html>", engine.Technical},
+		{"a login page that says it is JSON", 200, "application/json", "\ufeff\n<!DOCTYPE html><title>Login</title>", engine.Technical},
+		{"a login page that does not say what it is", 200, "", "<HTML>login</HTML>", engine.Technical},
 		{"a page that is not there", 404, "text/html", "<html>404</html>", engine.Technical},
 		{"a page that is gone", 410, "text/html", "<html>410</html>", engine.Technical},
 		{"a plain 404", 404, "text/plain", "nobody", engine.NotWaiting},
@@ -245,7 +247,7 @@ func TestAWaitBelongsToTheVerdictsThatWait(t *testing.T) {
 func TestALongAnswerIsClassifiedByItsStatusAlone(t *testing.T) {
 	var bomb bytes.Buffer
 	z := gzip.NewWriter(&bomb)
-	_, _ = z.Write(make([]byte, 100<<20))
+	_, _ = z.Write(make([]byte, 10<<20))
 	_ = z.Close()
 	long := `{"type":"` + ProblemBase + `drop","title":"` + strings.Repeat("x", DefaultMaxAnswerBytes) + `"}`
 	for name, handler := range map[string]http.HandlerFunc{

@@ -19,6 +19,7 @@ const (
 	DefaultTimeout = 10 * time.Second
 	// DefaultMaxAnswerBytes is read of an answer's body when Config.MaxAnswerBytes is zero.
 	DefaultMaxAnswerBytes = 64 << 10
+	mostAnswerBytes       = 16 << 20
 	// DefaultSource is the CloudEvents source when Config.Source is empty.
 	DefaultSource = "urn:pubsub-inbox"
 )
@@ -103,8 +104,8 @@ func (c Config) validate() (*url.URL, error) {
 	if c.Timeout < 0 {
 		fault("timeout: must be positive")
 	}
-	if c.MaxAnswerBytes < 0 {
-		fault("max answer bytes: must be positive")
+	if c.MaxAnswerBytes < 0 || c.MaxAnswerBytes > mostAnswerBytes {
+		fault("max answer bytes: must be from 1 to %d", mostAnswerBytes)
 	}
 	if _, err := url.Parse(c.Source); err != nil {
 		fault("source: is no URI reference")

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -29,6 +30,7 @@ func TestEachFaultOfAConfigurationIsNamed(t *testing.T) {
 		{"a URL that cannot be read", func(c *Config) { c.URL = "http://engine.example/%zz?SECRET" }, "cannot be read"},
 		{"a negative timeout", func(c *Config) { c.Timeout = -1 }, "timeout"},
 		{"a negative bound", func(c *Config) { c.MaxAnswerBytes = -1 }, "max answer bytes"},
+		{"a bound that is none", func(c *Config) { c.MaxAnswerBytes = math.MaxInt64 }, "max answer bytes"},
 		{"a source that is none", func(c *Config) { c.Source = "%zz" }, "source"},
 		{"an unknown kind", func(c *Config) { c.Auth.Kind = "magic" }, "magic"},
 		{"basic without a name", func(c *Config) { c.Auth = Auth{Kind: AuthBasic, Password: "SECRET"} }, "username"},

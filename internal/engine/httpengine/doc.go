@@ -20,12 +20,12 @@
 //     the checks of a 2xx included.
 //  3. The table below.
 //
-// An answer that carries HTML is some proxy's, login page's or framework's, not an engine's: its 2xx is no success, and its 404, 410 and 412
-// say nothing about a process.
+// An answer that is a web page, by its media type or its first bytes, is some proxy's, login's or framework's, not an
+// engine's: its 2xx is no success, and its 404, 410 and 412 say nothing about a process.
 //
 //	200 201 204            Correlated
 //	202                    HandedOver
-//	other 2xx, 2xx of HTML no proof of success, no proof of failure: "unsure", see below
+//	other 2xx, a page's    unsure: no proof of success, and none of failure; see below
 //	302 303                unsure: a redirect to a login page, or to the result of what was done. Not followed
 //	other 3xx              Technical: the configured URL is not the engine's. Not followed
 //	400 413 415 422        Rejected
@@ -60,8 +60,9 @@
 // An engine that is not idempotent gets a new connection for each delivery: a kept one can turn out to be closed by the
 // other side only after the request was written, which would be Unknown, and Unknown is expensive there.
 //
-// Results hold no secret and none of the answer but a problem's title and detail and a reference, all three bounded, on
-// one line, and with every value of the delivered body taken out that they repeat.
+// Results hold no secret, and none of the answer but a reference and a problem's title and detail, all bounded and on one
+// line. A value of the delivered body that title or detail repeat is taken out; a reference that repeats one is dropped,
+// but for the header Inbox-Reference, which an engine sets for this very purpose.
 //
 // # Not guaranteed
 //

@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	// ProblemBase and a name from Problems make a problem type. So do ProblemURN and the name.
+	// ProblemBase and one of the names that Problem knows make a problem type. So do ProblemURN and the name.
 	ProblemBase = "https://pubsub-inbox.dev/problems/"
 	ProblemURN  = "urn:pubsub-inbox:problem:"
 )

@@ -37,9 +37,13 @@ func (s scrubber) sentence(title, detail string) string {
 	return cut(strings.Join(parts, ": "), maxDetailBytes)
 }
 
-// reference is r if it looks like an identifier and is no value of the delivery.
+// reference is r unless it repeats a value of the delivery.
 func (s scrubber) reference(r string) string {
-	if len(r) > maxReferenceBytes || !visible(r) || s.clean(r) != r {
+	if r == "" {
+		return ""
+	}
+	values, ok := s.values()
+	if !ok || slices.ContainsFunc(values, func(v string) bool { return strings.TrimPrefix(r, "/") == v }) {
 		return ""
 	}
 	return r

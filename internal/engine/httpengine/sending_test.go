@@ -91,6 +91,22 @@ func TestAnEngineThatIsNotIdempotentGetsANewConnectionEachTime(t *testing.T) {
 	}
 }
 
+func TestAConnectionThatWasClosedMeanwhileIsNotUsed(t *testing.T) {
+	w := newWire(t, sayAndClose(okAnswer)) // does not say that it will close
+	e := newEngine(t, w.url)
+	for range 3 {
+		if r := e.Correlate(t.Context(), aDelivery()); r.Verdict != engine.Correlated {
+			t.Fatalf("got %s %s (%s)", r.Verdict, r.Code, r.Detail)
+		}
+		for len(e.pool.idle) > 0 && e.pool.idle[0].conn.Err() == nil {
+			runtime.Gosched() // until the connection's reader has seen the end
+		}
+	}
+	if connections, requests := w.seen(); connections != 3 || requests != 3 {
+		t.Errorf("%d requests on %d connections, want 3 on 3", requests, connections)
+	}
+}
+
 func TestConnectionsAreKeptUntilTheyAreOld(t *testing.T) {
 	w := newWire(t, say(okAnswer))
 	now := time.Date(2026, 3, 2, 8, 0, 0, 0, time.UTC)

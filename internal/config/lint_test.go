@@ -1,0 +1,58 @@
+package config
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestWarningsNameWhatWorksAndIsProbablyNotMeant(t *testing.T) {
+	const engine = `  flow: {kind: http, url: "https://flow.example/messages", idempotent: true}`
+	for name, c := range map[string]struct{ old, new, want string }{
+		"C026 the dedupe key is the key":             {"    engine: flow", "    key: attributes.buildId\n    dedupe: attributes.buildId\n    engine: flow", "7:5: routes[0].dedupe: the dedupe key has no event-specific part: it reads what the key reads"},
+		"C026 the same field in other spelling":      {"    engine: flow", "    key: attributes.buildId\n    dedupe: string(attributes[\"buildId\"])\n    engine: flow", "7:5: routes[0].dedupe: the dedupe key has no event-specific part"},
+		"C026 a part of a composed key":              {"    engine: flow", "    key: hash([payload.a, payload.b])\n    dedupe: payload.a\n    engine: flow", "routes[0].dedupe: the dedupe key has no event-specific part"},
+		"C026 a constant dedupe key":                 {"    engine: flow", "    dedupe: '\"x\"'\n    engine: flow", "6:5: routes[0].dedupe: the dedupe key is the same for every message"},
+		"C026 the ordering key":                      {"    engine: flow", "    dedupe: message.orderingKey\n    engine: flow", "6:5: routes[0].dedupe: the dedupe key has no event-specific part: what it reads is no event's own"},
+		"a scope without dedupe":                     {"    engine: flow", "    scope: consumer\n    engine: flow", "6:5: routes[0].scope: scope says where a dedupe key is unique; without dedupe"},
+		"a constant key":                             {"    engine: flow", "    key: '\"all\"'\n    engine: flow", "6:5: routes[0].key: the key is the same for every message: one strict order over everything"},
+		"block without a key":                        {"    engine: flow", "    parked: block\n    engine: flow", "6:5: routes[0].parked: without a key and an order"},
+		"an unreachable route":                       {"    message: OrderCompleted", "    message: A\n  - {name: b, engine: flow, message: B}", "8:6: routes[1]: no message reaches this route: routes[0] before it matches every one"},
+		"an unreachable route after true":            {"    message: OrderCompleted", "    message: A\n    match: '1 < 2'\n  - {name: b, engine: flow, message: B}", "9:6: routes[1]: no message reaches this route"},
+		"two orders in one key space":                {"    engine: flow", "    match: attributes.a == 'x'\n    key: payload.a\n    engine: flow\n    message: A\n  - name: b\n    key: payload.a\n    order: received\n    engine: flow", "12:5: routes[1].order: routes[0] orders the same keys by published"},
+		"a long timeout that is not idempotent":      {engine, `  flow: {kind: http, url: "https://flow.example", probe: true, timeout: 31s}`, "3:64: engines.flow.timeout: a call cut off after 31s may have had its effect"},
+		"neither idempotent nor probe":               {engine, `  flow: {kind: http, url: "https://flow.example"}`, "3:3: engines.flow: neither idempotent nor probe"},
+		"credentials over plain http":                {engine, `  flow: {kind: http, url: "http://flow.example", idempotent: true, auth: {kind: bearer, tokenEnv: T}}`, "3:22: engines.flow.url: the credentials go over plain http"},
+		"an engine that nobody uses":                 {engine, engine + "\n" + strings.Replace(engine, "flow:", "unused:", 1), "4:3: engines.unused: no route uses this engine"},
+		"a batch smaller than parallel":              {"routes:", "relay: {batch: 8}\nroutes:", "4:9: relay.batch: a claim of 8 messages cannot keep 16 lanes at work"},
+		"C034 a lease shorter than a run and a call": {"routes:", "relay: {lease: 59s}\nroutes:", "4:9: relay.lease: the lease is shorter than a whole run and one call (1m)"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cfg, warnings, err := Parse("f.yaml", []byte(replace(t, minimal, c.old, c.new)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(warnings) != 1 || !strings.Contains(warnings[0].String(), "f.yaml:") || !strings.Contains(warnings[0].String(), c.want) {
+				t.Errorf("got %v, want only %q", warnings, c.want)
+			}
+			if len(cfg.Warnings) != len(warnings) {
+				t.Errorf("the configuration has %d warnings, want %d", len(cfg.Warnings), len(warnings))
+			}
+		})
+	}
+}
+
+func TestWhatIsMeantIsNotWarnedOf(t *testing.T) {
+	for name, lines := range map[string]string{
+		"C026 the key and the status": "    key: attributes.buildId\n    dedupe: hash([attributes.buildId, attributes.status])\n",
+		"C011 an event id":            "    key: payload.orderId\n    dedupe: attributes.eventId\n",
+		"the key or the event id":     "    key: attributes.a\n    dedupe: \"has(attributes.e) ? attributes.e : attributes.a\"\n",
+		"two orders in two spaces": "    match: attributes.a == 'x'\n    key: payload.a\n  - name: b\n    key: payload.a\n    keySpace: b\n" +
+			"    order: received\n    engine: flow\n    message: B\n",
+		"no order beside one": "    match: attributes.a == 'x'\n    key: payload.a\n  - name: b\n    key: payload.a\n    order: none\n" +
+			"    engine: flow\n    message: B\n",
+	} {
+		if _, warnings, err := Parse("f.yaml", []byte(minimal+lines)); err != nil || len(warnings) > 0 {
+			t.Errorf("%s: got %v, %v", name, err, warnings)
+		}
+	}
+}
