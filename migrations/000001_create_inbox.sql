@@ -68,10 +68,10 @@ CREATE TABLE Messages (
 CREATE INDEX MessagesByLane ON Messages (LaneId, Queue, Sequence, OrderedAt, ReceivedAt, InboxId) STORING (Status, Route, NextAttemptAt);
 
 -- Oldest open age, counts and the sweep: only open rows.
-CREATE INDEX MessagesOpen ON Messages (Consumer, OpenShard, ReceivedAt) STORING (Status, LaneId, NextAttemptAt, MessageType, Route) WHERE OpenShard IS NOT NULL;
+CREATE INDEX MessagesOpen ON Messages (Consumer, OpenShard, ReceivedAt, InboxId) STORING (Status, LaneId, NextAttemptAt, MessageType, Route) WHERE OpenShard IS NOT NULL;
 
 -- Lists, groups and alerts: only parked rows.
-CREATE INDEX MessagesParked ON Messages (Consumer, ParkedReason, ReceivedAt) STORING (MessageType, Route) WHERE ParkedReason IS NOT NULL;
+CREATE INDEX MessagesParked ON Messages (Consumer, ParkedReason, ReceivedAt, InboxId) STORING (MessageType, Route) WHERE ParkedReason IS NOT NULL;
 
 -- A push that owns a row finds it again whatever the dedupe expression says by then.
 CREATE UNIQUE INDEX MessagesByTransport ON Messages (TransportKey) WHERE TransportKey IS NOT NULL;

@@ -159,3 +159,27 @@ func TestRequestsRacingTheSignalAreCountedOrRefused(t *testing.T) {
 		}
 	}
 }
+
+// flushed is a response that says when it has been pushed out.
+type flushed struct {
+	*httptest.ResponseRecorder
+	flush func()
+}
+
+func (w *flushed) Flush() { w.flush() }
+
+// Otherwise the exit could come between the handler's return and the socket.
+func TestAnAnswerIsOnTheSocketBeforeItsRequestStopsCounting(t *testing.T) {
+	f, _, _ := function(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(204) })
+	var counted []int
+	w := &flushed{ResponseRecorder: httptest.NewRecorder()}
+	w.flush = func() {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		counted = append(counted, f.flying, w.Code)
+	}
+	f.ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/", nil))
+	if diff := cmp.Diff([]int{1, 204}, counted); diff != "" {
+		t.Errorf("in flight, status at the flush (-want +got):\n%s", diff)
+	}
+}

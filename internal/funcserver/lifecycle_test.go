@@ -110,7 +110,7 @@ func TestSIGTERMLetsARequestInFlightFinish(t *testing.T) {
 	if err := body.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff("200 8 bytes, draining: true", <-got); diff != "" {
+	if diff := cmp.Diff("200 8 bytes, draining: true", p.answer(got)); diff != "" {
 		t.Errorf("answer (-want +got):\n%s", diff)
 	}
 	p.await("fixture closed")
@@ -143,7 +143,7 @@ func TestSIGTERMCutsOffABodyThatNeverComes(t *testing.T) {
 	_, got := p.slow()
 	begin := time.Now()
 	p.terminate()
-	if diff := cmp.Diff("503 cut off\n", <-got); diff != "" {
+	if diff := cmp.Diff("503 cut off\n", p.answer(got)); diff != "" {
 		t.Errorf("answer (-want +got):\n%s", diff)
 	}
 	if code := p.exit(); code != 0 {

@@ -214,6 +214,18 @@ func (p *process) slow() (body *io.PipeWriter, got <-chan string) {
 	return w, out
 }
 
+// answer waits for what slow has begun.
+func (p *process) answer(got <-chan string) string {
+	p.t.Helper()
+	select {
+	case a := <-got:
+		return a
+	case <-time.After(patience):
+		p.t.Fatal("no answer")
+		return ""
+	}
+}
+
 func (p *process) write(w io.Writer) {
 	p.t.Helper()
 	if _, err := w.Write([]byte("half")); err != nil {

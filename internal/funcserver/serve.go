@@ -36,7 +36,7 @@ func (f *Function) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	conn := http.NewResponseController(w)
 	stop := context.AfterFunc(f.cut, func() {
 		cancel(context.Cause(f.cut))
-		_ = time.Unix
+		_ = conn.SetReadDeadline(time.Unix(1, 0))
 	})
 	defer stop()
 

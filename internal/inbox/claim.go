@@ -317,24 +317,26 @@ func fresh(m *Message) bool {
 	return m.Status == Received && m.Attempts == 0 && m.Reason == "" && !m.Suspect() && !m.OutcomeUnknown
 }
 
+// ProbeWait is how long a lane waits at most before it looks whether the probe that it stands behind has come back.
+const ProbeWait = time.Second
+
 // pass asks the engine's pause and breaker, and lets one probe through a half-open one.
 func (p *claimPlanner) pass(c candidate, mayProbe bool) bool {
 	state := p.engines[c.engine]
 	policy := p.Engines[c.engine]
-	pause := func(until time.Time) bool {
-		wait := max(policy.Breaker.Min, time.Second)
+	pause := func(until time.Time, wait time.Duration) bool {
 		p.rest(c.lane, Rest{DueAt: until.Add(Jitter(p.rng, wait)), WhyNotDue: WhyEnginePaused})
 		return false
 	}
 	switch {
 	case !state.PausedAt.IsZero():
-		return pause(p.now.Add(30 * time.Second))
+		return pause(p.now.Add(30*time.Second), 30*time.Second)
 	case state.OpenUntil.IsZero():
 		return true
 	case state.OpenUntil.After(p.now):
-		return pause(state.OpenUntil)
+		return pause(state.OpenUntil, max(policy.Breaker.Min, ProbeWait))
 	case state.Probing(p.now), !mayProbe:
-		return pause(p.now)
+		return pause(p.now, ProbeWait)
 	}
 	state.Name = c.engine
 	state.ProbeOwner, state.ProbeUntil = p.Owner, p.latest.Add(p.Lease)

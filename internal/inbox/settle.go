@@ -65,6 +65,7 @@ type SettlePlan struct {
 	Late     []string // results that came after their lease: nothing but an Attempts row is written of them
 	Settled  []Result
 	More     bool // a released lane has a head that is due
+	Closed   bool // a breaker has closed: lanes that waited behind its probe are due in a moment
 }
 
 // SettledAttempt is an Attempts row to write.
@@ -175,6 +176,7 @@ func applyEvents(req SettleRequest, now time.Time, engines map[string]EngineStat
 				state.Name = r.Engine
 				next, ok := state.Apply(r.Event, now, req.Breakers[r.Engine])
 				after[r.Engine] = next
+				plan.Closed = plan.Closed || (!state.OpenUntil.IsZero() && next.OpenUntil.IsZero())
 				if ok && !changed[r.Engine] {
 					changed[r.Engine] = true
 					order = append(order, r.Engine)

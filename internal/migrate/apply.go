@@ -5,18 +5,15 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"regexp"
 
 	"cloud.google.com/go/spanner"
-	wrench "github.com/cloudspannerecosystem/wrench/pkg/spanner"
 	"google.golang.org/api/option"
 	"google.golang.org/grpc/codes"
 
+	wrench "github.com/cloudspannerecosystem/wrench/pkg/spanner"
+
 	"github.com/pubsub-inbox/pubsub-inbox/migrations"
 )
-
-// Table holds one row: the version of the database, and whether a migration to it has not ended.
-const Table = "SchemaMigrations"
 
 // Options may be the zero value.
 type Options struct {
@@ -41,8 +38,6 @@ var (
 	ErrLocked = errors.New("another migration is running")
 )
 
-var databaseName = regexp.MustCompile(`^projects/([^/]+)/instances/([^/]+)/databases/([^/]+)$`)
-
 // Apply brings database (projects/P/instances/I/databases/D), which must exist, to the newest version. The
 // context bounds all of it; a schema change that it cuts short goes on in Spanner, and the database is
 // dirty until a person has looked.
@@ -62,11 +57,18 @@ func Apply(ctx context.Context, database string, opts Options) (Result, error) {
 	}
 	defer c.Close()
 
-	if err := c.ensureTable(ctx); err != nil {
-		return result, fmt.Errorf("make the table %s in %s: %w", Table, database, err)
+	if err := c.ensureTables(ctx); err != nil {
+		return result, fmt.Errorf("make the tables for the migrations of %s: %w", database, err)
 	}
-	// A look before the lock: a database that needs nothing needs no lock, and no permission to write.
+	// A look before the lock: a database that needs nothing needs no lock.
 	version, err := c.check(ctx, all)
+	if errors.Is(err, ErrDirty) {
+		// Perhaps only because another one is at work right now.
+		if lockErr := holder(ctx, c); lockErr != nil {
+			return Result{Before: version, After: version}, lockErr
+		}
+		version, err = c.check(ctx, all)
+	}
 	result.Before, result.After = version, version
 	if err != nil || version == all[len(all)-1].Version {
 		return result, err
@@ -91,21 +93,12 @@ func Apply(ctx context.Context, database string, opts Options) (Result, error) {
 		if opts.OnApply != nil {
 			opts.OnApply(m)
 		}
-		if err = c.applyOne(ctx, m); err == nil {
+		if err = c.apply(ctx, m); err == nil {
 			result.After = m.Version
 			result.Applied = append(result.Applied, m.File)
 		}
 	}
 	return result, errors.Join(err, lock.release(ctx))
-}
-
-// TableDDL are the statements that make the tables Apply keeps its books in, for who makes a database in one
-// call. Apply makes those that are missing.
-func TableDDL() []string {
-	return []string{
-		"CREATE TABLE " + Table + " (Version INT64 NOT NULL, Dirty BOOL NOT NULL) PRIMARY KEY (Version)",
-		lockDDL,
-	}
 }
 
 // Version reads the version of database; 0 if no migration has been applied.
@@ -117,39 +110,14 @@ func Version(ctx context.Context, database string, opts Options) (version int64,
 	defer c.Close()
 	version, dirty, err = c.readVersion(ctx)
 	if spanner.ErrCode(err) == codes.NotFound {
-		return 0, false, nil
+		if found, missErr := c.missingTables(ctx); missErr == nil && len(found) > 0 {
+			return 0, false, nil
+		}
 	}
-	return version, dirty, err
-}
-
-// conn is wrench's client, which changes the schema and writes the version, and one of our own for what
-// needs a typed error: wrench's carry no code.
-type conn struct {
-	*wrench.Client
-	database string
-	rows     *spanner.Client
-}
-
-func connect(ctx context.Context, database string, opts Options) (*conn, error) {
-	parts := databaseName.FindStringSubmatch(database)
-	if parts == nil {
-		return nil, fmt.Errorf("the database %q is not of the form projects/PROJECT/instances/INSTANCE/databases/DATABASE", database)
-	}
-	rows, err := spanner.NewClientWithConfig(ctx, database, spanner.ClientConfig{DisableNativeMetrics: true}, opts.ClientOptions...)
 	if err != nil {
-		return nil, fmt.Errorf("connect to %s: %w", database, err)
+		return 0, false, fmt.Errorf("read the version of %s: %w", database, err)
 	}
-	client, err := wrench.NewClient(ctx, &wrench.Config{Project: parts[1], Instance: parts[2], Database: parts[3], ClientOptions: opts.ClientOptions})
-	if err != nil {
-		rows.Close()
-		return nil, fmt.Errorf("connect to %s: %w", database, err)
-	}
-	return &conn{Client: client, database: database, rows: rows}, nil
-}
-
-func (c *conn) Close() {
-	c.rows.Close()
-	c.Client.Close() //nolint:errcheck // nothing is buffered
+	return version, dirty, nil
 }
 
 // check returns the version, and an error if nothing may be applied to it.
@@ -180,55 +148,33 @@ func dirtyError(database string, version int64, cause error) error {
 		ErrDirty, version, database, why, version, Table, Table, Table, version-1)
 }
 
-func (c *conn) applyOne(ctx context.Context, m Migration) error {
+// apply applies one migration. It leaves the database clean if it ended well or did nothing at all.
+func (c *conn) apply(ctx context.Context, m Migration) error {
+	before, err := c.schema(ctx)
+	if err != nil {
+		return fmt.Errorf("migration %s: %w", m.File, err)
+	}
 	if err := c.setVersion(ctx, m.Version, true); err != nil {
 		return fmt.Errorf("migration %s: write down that it begins: %w", m.File, err)
 	}
-	var err error
 	switch m.Kind {
 	case DDL:
-		err = c.ApplyDDL(ctx, m.Statements, nil)
+		err = c.changeSchema(ctx, m.Statements)
 	case DML:
-		_, err = c.ApplyDML(ctx, m.Statements, wrench.PriorityTypeUnspecified)
+		_, err = c.wrench.ApplyDML(ctx, m.Statements, wrench.PriorityTypeUnspecified)
 	case PartitionedDML:
-		_, err = c.ApplyPartitionedDML(ctx, m.Statements, wrench.PriorityTypeUnspecified)
+		_, err = c.wrench.ApplyPartitionedDML(ctx, m.Statements, wrench.PriorityTypeUnspecified)
 	}
-	if err != nil {
-		return dirtyError(c.database, m.Version, err)
-	}
-	if err := c.setVersion(ctx, m.Version, false); err != nil {
-		return dirtyError(c.database, m.Version, fmt.Errorf("it ended, which could not be written down: %w", err))
-	}
-	return nil
-}
-
-// setVersion reads back what it has written: the emulator has been seen to lose a commit of mutations alone
-// and to report success.
-func (c *conn) setVersion(ctx context.Context, version int64, dirty bool) error {
-	if err := c.SetSchemaMigrationVersion(ctx, uint(version), dirty, Table); err != nil {
-		return err
-	}
-	gotVersion, gotDirty, err := c.readVersion(ctx)
-	if err != nil {
-		return err
-	}
-	if gotVersion != version || gotDirty != dirty {
-		return fmt.Errorf("wrote version %d, dirty %t, and read back version %d, dirty %t", version, dirty, gotVersion, gotDirty)
-	}
-	return nil
-}
-
-func (c *conn) readVersion(ctx context.Context) (version int64, dirty bool, err error) {
-	err = c.rows.Single().Read(ctx, Table, spanner.AllKeys(), []string{"Version", "Dirty"}).Do(func(r *spanner.Row) error {
-		return r.Columns(&version, &dirty)
-	})
-	return version, dirty, err
-}
-
-// ensureTable tries twice: two that find no table at the same moment both create it, and one fails.
-func (c *conn) ensureTable(ctx context.Context) error {
-	if err := c.EnsureMigrationTable(ctx, Table); err == nil {
+	if err == nil {
+		if err := c.setVersion(ctx, m.Version, false); err != nil {
+			return dirtyError(c.database, m.Version, fmt.Errorf("it ended, which could not be written down: %w", err))
+		}
 		return nil
 	}
-	return c.EnsureMigrationTable(ctx, Table)
+	if m.Kind == DDL && refused(err) && c.unchanged(ctx, before) {
+		if undo := c.setVersion(ctx, m.Version-1, false); undo == nil {
+			return fmt.Errorf("migration %s was refused, and nothing of it was applied: %w", m.File, err)
+		}
+	}
+	return dirtyError(c.database, m.Version, err)
 }

@@ -16,13 +16,16 @@ import (
 // LockTable holds a row while an Apply is at work.
 const LockTable = "SchemaMigrationLock"
 
-const lockDDL = "CREATE TABLE " + LockTable + " (Id INT64 NOT NULL, Owner STRING(256) NOT NULL, Until TIMESTAMP NOT NULL) PRIMARY KEY (Id)"
+// RenewedAt is the database's own time, so that no host's clock decides.
+const lockDDL = "CREATE TABLE " + LockTable + " (Id INT64 NOT NULL, Owner STRING(256) NOT NULL, RenewedAt TIMESTAMP NOT NULL OPTIONS (allow_commit_timestamp = true)) PRIMARY KEY (Id)"
 
 // A schema change may take hours, so the lock is short and renewed rather than long.
 const (
 	lockLease = 2 * time.Minute
 	lockRenew = 20 * time.Second
 )
+
+var lockColumns = []string{"Id", "Owner", "RenewedAt"}
 
 type lock struct {
 	c     *conn
@@ -39,14 +42,17 @@ func acquire(ctx context.Context, c *conn) (*lock, error) {
 		host = "unknown host"
 	}
 	l := &lock{c: c, owner: fmt.Sprintf("%.100s, process %d, %s", host, os.Getpid(), rand.Text()), done: make(chan struct{})}
-	if err := l.take(ctx); spanner.ErrCode(err) == codes.NotFound && !errors.Is(err, ErrLocked) {
-		// There is no table yet. That creating it fails may mean that another one was quicker; taking the
-		// lock finds out.
-		ddlErr := c.ApplyDDL(ctx, []string{lockDDL}, nil)
-		if err := l.take(ctx); err != nil {
-			return nil, errors.Join(err, ddlErr)
+	// The usual case is one commit without a transaction: beside one the emulator refuses the schema change
+	// of who has the lock.
+	_, err = c.rows.Apply(ctx, []*spanner.Mutation{spanner.Insert(LockTable, lockColumns, []any{1, l.owner, spanner.CommitTimestamp})},
+		spanner.ApplyAtLeastOnce(), spanner.TransactionTag("migrate-lock"))
+	if spanner.ErrCode(err) == codes.AlreadyExists {
+		err = l.take(ctx)
+	}
+	if err != nil {
+		if !errors.Is(err, ErrLocked) {
+			err = fmt.Errorf("lock %s: %w", c.database, err)
 		}
-	} else if err != nil {
 		return nil, err
 	}
 	renewing, stop := context.WithCancel(context.WithoutCancel(ctx))
@@ -55,37 +61,41 @@ func acquire(ctx context.Context, c *conn) (*lock, error) {
 	return l, nil
 }
 
-// take writes the lock row, if it is free or ours, with the database's own time.
+// holder returns ErrLocked if anybody holds the lock.
+func holder(ctx context.Context, c *conn) error {
+	return (&lock{c: c}).look(ctx, c.rows.Single())
+}
+
+// take renews the lock if it is ours, and takes it over if its owner has stopped renewing it.
 func (l *lock) take(ctx context.Context) error {
-	_, err := l.c.rows.ReadWriteTransactionWithOptions(ctx, func(ctx context.Context, tx *spanner.ReadWriteTransaction) error {
-		var now time.Time
-		if err := tx.Query(ctx, spanner.NewStatement("SELECT CURRENT_TIMESTAMP()")).Do(func(r *spanner.Row) error { return r.Columns(&now) }); err != nil {
-			return err
-		}
-		var owner string
-		var until time.Time
-		row, err := tx.ReadRow(ctx, LockTable, spanner.Key{1}, []string{"Owner", "Until"})
-		switch {
-		case errors.Is(err, spanner.ErrRowNotFound):
-		case err != nil:
-			return err
-		default:
-			if err := row.Columns(&owner, &until); err != nil {
-				return err
-			}
-		}
-		if owner != l.owner && until.After(now) {
-			return fmt.Errorf("%w: %s has held %s since less than %s; wait until it has ended, and migrate again. If it is dead, that takes until %s",
-				ErrLocked, owner, l.c.database, lockLease, until.UTC().Format(time.RFC3339))
-		}
-		return tx.BufferWrite([]*spanner.Mutation{
-			spanner.InsertOrUpdate(LockTable, []string{"Id", "Owner", "Until"}, []any{1, l.owner, now.Add(lockLease)}),
-		})
-	}, spanner.TransactionOptions{TransactionTag: "migrate-lock"})
-	if err != nil && !errors.Is(err, ErrLocked) {
-		return fmt.Errorf("lock %s: %w", l.c.database, err)
+	if err := l.look(ctx, l.c.rows.Single()); err != nil {
+		return err
 	}
+	_, err := l.c.rows.ReadWriteTransactionWithOptions(ctx, func(ctx context.Context, tx *spanner.ReadWriteTransaction) error {
+		if err := l.look(ctx, tx); err != nil {
+			return err
+		}
+		return tx.BufferWrite([]*spanner.Mutation{spanner.InsertOrUpdate(LockTable, lockColumns, []any{1, l.owner, spanner.CommitTimestamp})})
+	}, spanner.TransactionOptions{TransactionTag: "migrate-lock"})
 	return err
+}
+
+// look returns ErrLocked if somebody else holds the lock.
+func (l *lock) look(ctx context.Context, tx interface {
+	Query(context.Context, spanner.Statement) *spanner.RowIterator
+}) error {
+	return tx.Query(ctx, spanner.Statement{
+		SQL:    "SELECT Owner, RenewedAt FROM " + LockTable + " WHERE Id = 1 AND Owner != @owner AND TIMESTAMP_ADD(RenewedAt, INTERVAL @lease SECOND) > CURRENT_TIMESTAMP()",
+		Params: map[string]any{"owner": l.owner, "lease": int64(lockLease / time.Second)},
+	}).Do(func(r *spanner.Row) error {
+		var owner string
+		var renewed time.Time
+		if err := r.Columns(&owner, &renewed); err != nil {
+			return err
+		}
+		return fmt.Errorf("%w: %s is at work on %s; wait until it has ended, and migrate again. If it is dead, its lock ends at %s",
+			ErrLocked, owner, l.c.database, renewed.Add(lockLease).UTC().Format(time.RFC3339))
+	})
 }
 
 func (l *lock) renew(ctx context.Context) {

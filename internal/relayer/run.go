@@ -27,7 +27,8 @@ type run struct {
 	unsettled int                    // results that wait to be settled
 	oldest    time.Time              // since when
 	nextScan  time.Time
-	idle      bool // the last scan found nothing to do
+	idle      bool      // the last scan found nothing to do
+	linger    time.Time // until when idle is no reason to end: an engine is back, and lanes wait for it
 	storeErr  error
 }
 
@@ -63,6 +64,12 @@ func (r *run) loop(ctx context.Context, stop, cut <-chan struct{}) error {
 	}
 	budget := r.After(r.Budget)
 	for {
+		select {
+		case <-stop: // before anything new is begun, whatever else is ready
+			stop = nil
+			r.stop()
+		default:
+		}
 		if r.stopped() && len(r.lanes) == 0 {
 			return r.storeErr
 		}
@@ -74,7 +81,7 @@ func (r *run) loop(ctx context.Context, stop, cut <-chan struct{}) error {
 			r.claim(ctx, calls)
 			continue
 		}
-		if r.once && r.idle && len(r.lanes) == 0 {
+		if r.once && r.idle && len(r.lanes) == 0 && !r.Now().Before(r.linger) {
 			return r.storeErr
 		}
 		select {
@@ -239,6 +246,7 @@ func (r *run) dispatch(calls context.Context, plan inbox.ClaimPlan, before time.
 		r.lanes[claimed.Lane.ID] = lane
 		r.summary.Claimed += len(claimed.Messages)
 		w := worker{run: r, lane: lane, load: load}
+		r.slots.announce(r.Routes[lane.messages[0].Route].Engine)
 		go w.work(calls)
 	}
 }
@@ -300,6 +308,9 @@ func (r *run) settle(ctx context.Context) {
 func (r *run) count(ctx context.Context, plan inbox.SettlePlan) {
 	if plan.More {
 		r.nextScan = time.Time{}
+	}
+	if plan.Closed {
+		r.linger = r.Now().Add(inbox.ProbeWait + r.Poll)
 	}
 	for _, res := range plan.Settled {
 		m := res.Message

@@ -18,9 +18,10 @@ type slots struct {
 }
 
 type engineSlots struct {
-	used    int
-	waiting int
-	since   time.Time // since when somebody waits without interruption
+	used      int
+	announced int // lanes that will wait as soon as their goroutine runs
+	waiting   int
+	since     time.Time // since when somebody waits without interruption
 }
 
 func newSlots(total int, engines []string) *slots {
@@ -31,10 +32,20 @@ func newSlots(total int, engines []string) *slots {
 	return s
 }
 
-// acquire waits for a slot of the engine. The caller releases it.
-func (s *slots) acquire(ctx context.Context, engine string, now func() time.Time) error {
+// announce counts a lane as waiting before its goroutine gets to run: else the next claim would take its slot for free.
+func (s *slots) announce(engine string) {
+	s.mu.Lock()
+	s.engines[engine].announced++
+	s.mu.Unlock()
+}
+
+// acquire waits for a slot of the engine. The caller releases it. announced says that the lane has been counted before.
+func (s *slots) acquire(ctx context.Context, engine string, announced bool, now func() time.Time) error {
 	s.mu.Lock()
 	e := s.engines[engine]
+	if announced {
+		e.announced--
+	}
 	for waiting := false; ; {
 		if s.used < s.total && e.used < s.limit && !s.yields(e) {
 			s.used++
@@ -101,6 +112,9 @@ func (s *slots) room(engine string, now time.Time) (free int, waited time.Durati
 	e := s.engines[engine]
 	if e.waiting > 0 {
 		return 0, now.Sub(e.since)
+	}
+	if e.announced > 0 {
+		return 0, 0
 	}
 	return max(0, min(s.total-s.used, s.limit-e.used)), 0
 }

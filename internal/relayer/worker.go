@@ -21,11 +21,11 @@ type worker struct {
 // work answers for each message of the lane exactly once, whatever happens. It must not touch what the run's loop owns.
 func (w worker) work(ctx context.Context) {
 	started := true
-	for _, m := range w.lane.messages {
+	for i, m := range w.lane.messages {
 		// What is behind a message that could not be started, or that stays in front, waits for its turn.
 		var res inbox.Result
 		if started {
-			res = w.one(ctx, m)
+			res = w.one(ctx, m, i == 0)
 			started = res.Message.Status.Finished() || (res.Message.Status == inbox.Parked && !res.Message.Blocks)
 		} else {
 			res = w.notStarted(m)
@@ -46,12 +46,12 @@ func (w worker) attempt(m *inbox.Message, started time.Time) attempt {
 }
 
 // one takes one message through its engine.
-func (w worker) one(ctx context.Context, m *inbox.Message) inbox.Result {
+func (w worker) one(ctx context.Context, m *inbox.Message, first bool) inbox.Result {
 	policy := w.Routes[m.Route]
 	eng := w.Engines[policy.Engine]
 	waiting, cancel := stopWith(ctx, w.stopping)
 	defer cancel()
-	if err := w.slots.acquire(waiting, policy.Engine, w.Now); err != nil {
+	if err := w.slots.acquire(waiting, policy.Engine, first, w.Now); err != nil {
 		return w.notStarted(m)
 	}
 	defer w.slots.release(policy.Engine)

@@ -88,12 +88,12 @@ func DatabaseWith(t testing.TB, ddl ...string) string {
 	})
 }
 
-func newDatabase(t testing.TB, make func(ctx context.Context, host, project, instance, name string) (string, error)) string {
+func newDatabase(t testing.TB, create func(ctx context.Context, host, project, instance, name string) (string, error)) string {
 	t.Helper()
 	host := Spanner(t)
 	ctx, cancel := context.WithTimeout(context.Background(), setupTimeout)
 	defer cancel()
-	name, err := make(ctx, host, Project, shared.instance, "d"+strings.ToLower(rand.Text()[:16]))
+	name, err := create(ctx, host, Project, shared.instance, "d"+strings.ToLower(rand.Text()[:16]))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -23,7 +23,7 @@ func TestMain(m *testing.M) { emulatortest.Main(m) }
 const table = migrate.LockTable
 
 func insert(id int) []*spanner.Mutation {
-	return []*spanner.Mutation{spanner.Insert(table, []string{"Id", "Owner", "Until"}, []any{id, "somebody", time.Unix(0, 0)})}
+	return []*spanner.Mutation{spanner.Insert(table, []string{"Id", "Owner", "RenewedAt"}, []any{id, "somebody", time.Unix(0, 0)})}
 }
 
 func connected(t *testing.T) (context.Context, *rpctap.Tap, *spanner.Client) {
@@ -52,7 +52,7 @@ func load(ctx context.Context, t *testing.T, client *spanner.Client, n int, owne
 	t.Helper()
 	var ms []*spanner.Mutation
 	for id := 1; id <= n; id++ {
-		ms = append(ms, spanner.Insert(table, []string{"Id", "Owner", "Until"}, []any{id, owner, time.Unix(0, 0)}))
+		ms = append(ms, spanner.Insert(table, []string{"Id", "Owner", "RenewedAt"}, []any{id, owner, time.Unix(0, 0)}))
 	}
 	if _, err := client.Apply(ctx, ms, spanner.ApplyAtLeastOnce()); err != nil {
 		t.Fatal(err)
@@ -96,7 +96,7 @@ func TestItCountsTheRowsThatAreDelivered(t *testing.T) {
 		method string
 	}{
 		{"a read", func() error {
-			return client.Single().Read(ctx, table, spanner.AllKeys(), []string{"Id", "Owner", "Until"}).Do(nothing)
+			return client.Single().Read(ctx, table, spanner.AllKeys(), []string{"Id", "Owner", "RenewedAt"}).Do(nothing)
 		}, 300, "StreamingRead"},
 		{"a read with a limit", func() error {
 			return client.Single().ReadWithOptions(ctx, table, spanner.AllKeys(), []string{"Id", "Owner"}, &spanner.ReadOptions{Limit: 7}).Do(nothing)

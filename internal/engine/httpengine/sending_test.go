@@ -92,13 +92,22 @@ func TestAnEngineThatIsNotIdempotentGetsANewConnectionEachTime(t *testing.T) {
 }
 
 func TestAConnectionThatWasClosedMeanwhileIsNotUsed(t *testing.T) {
-	w := newWire(t, sayAndClose(okAnswer)) // does not say that it will close
+	hangUp := make(chan struct{})
+	w := newWire(t, func(_ *wire, conn net.Conn, _ int) bool {
+		_, _ = io.WriteString(conn, okAnswer) // does not say that it will close
+		<-hangUp
+		return false
+	})
 	e := newEngine(t, w.url)
 	for range 3 {
 		if r := e.Correlate(t.Context(), aDelivery()); r.Verdict != engine.Correlated {
 			t.Fatalf("got %s %s (%s)", r.Verdict, r.Code, r.Detail)
 		}
-		for len(e.pool.idle) > 0 && e.pool.idle[0].conn.Err() == nil {
+		if len(e.pool.idle) != 1 {
+			t.Fatalf("%d connections are kept, want 1", len(e.pool.idle))
+		}
+		hangUp <- struct{}{}
+		for e.pool.idle[0].conn.Err() == nil {
 			runtime.Gosched() // until the connection's reader has seen the end
 		}
 	}
@@ -184,6 +193,13 @@ func TestADefiniteAnswerIsNotUndoneByItsBody(t *testing.T) {
 		return false
 	}
 	stalled := make(chan struct{})
+	sayAndStall := func(bytes string) func(*wire, net.Conn, int) bool {
+		return func(_ *wire, conn net.Conn, _ int) bool {
+			_, _ = io.WriteString(conn, bytes)
+			<-stalled
+			return false
+		}
+	}
 	tests := []struct {
 		name    string
 		script  func(*wire, net.Conn, int) bool
@@ -191,24 +207,19 @@ func TestADefiniteAnswerIsNotUndoneByItsBody(t *testing.T) {
 	}{
 		{"a body that breaks off", sayAndClose("HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nhalf"), engine.Correlated},
 		{"a body without an end", endless, engine.Correlated},
-		{"a body that does not come", func(_ *wire, conn net.Conn, _ int) bool {
-			_, _ = io.WriteString(conn, "HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nhalf")
-			<-stalled
-			return false
-		}, engine.Correlated},
+		{"a body that does not come", sayAndStall("HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nhalf"), engine.Correlated},
 		{"chunks that are none", sayAndClose("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n"), engine.Correlated},
 		{"a content encoding that is a lie", sayAndClose("HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 4\r\n\r\nzzzz"), engine.Correlated},
 		{"a problem that breaks off", sayAndClose("HTTP/1.1 400 Bad Request\r\nContent-Type: application/problem+json\r\nContent-Length: 100\r\n\r\n{\"type\":"), engine.Technical},
 		{"a login that breaks off", sayAndClose("HTTP/1.1 401 Unauthorized\r\nContent-Type: application/problem+json\r\nContent-Length: 100\r\n\r\n{"), engine.Unauthorised},
-		{"another protocol", sayAndClose("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n"), engine.Technical},
+		{"another protocol", sayAndStall("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n"), engine.Technical},
 		{"a status beyond HTTP", sayAndClose("HTTP/1.1 999 Really\r\nContent-Length: 0\r\n\r\n"), engine.Technical},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
+			stalled = make(chan struct{})
 			w := newWire(t, tt.script)
-			if tt.name == "a body that does not come" {
-				t.Cleanup(func() { close(stalled) })
-			}
+			t.Cleanup(func() { close(stalled) }) // before the wire's own cleanup, which waits
 			r := newEngine(t, w.url, shortTimeout).Correlate(t.Context(), aDelivery())
 			if r.Verdict != tt.verdict {
 				t.Errorf("got %s %s (%s), want %s", r.Verdict, r.Code, r.Detail, tt.verdict)
@@ -341,12 +352,24 @@ func TestACancelledCallIsNotStarted(t *testing.T) {
 	w := newWire(t, say(okAnswer))
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	r := newEngine(t, w.url).Correlate(ctx, aDelivery())
-	if r.Verdict != engine.NotStarted || r.Code != codeCancelled {
-		t.Errorf("got %s %s, want %s", r.Verdict, r.Code, engine.NotStarted)
+	e := newEngine(t, w.url)
+	d := aDelivery()
+	for _, kept := range []int{0, 1} { // a kept connection does not fail by itself when the context has ended
+		d.BeforeSend = func() bool { t.Error("BeforeSend was asked for a call that had ended"); return true }
+		r := e.Correlate(ctx, d)
+		if r.Verdict != engine.NotStarted || r.Code != codeCancelled {
+			t.Errorf("got %s %s, want %s", r.Verdict, r.Code, engine.NotStarted)
+		}
+		if _, requests := w.seen(); requests != kept {
+			t.Errorf("%d requests arrived, want %d", requests, kept)
+		}
+		d.BeforeSend = nil
+		if r := e.Correlate(t.Context(), d); r.Verdict != engine.Correlated {
+			t.Fatalf("got %s %s (%s)", r.Verdict, r.Code, r.Detail)
+		}
 	}
-	if _, requests := w.seen(); requests != 0 {
-		t.Errorf("%d requests arrived", requests)
+	if connections, _ := w.seen(); connections != 1 {
+		t.Errorf("%d connections, want 1", connections)
 	}
 }
 

@@ -118,6 +118,18 @@ func TestCheckRefusesWhatTheBuildpackWould(t *testing.T) {
 	}
 }
 
+// The guard itself: what is at the root of this repository can be deployed.
+func TestTheBuildpackWouldBuildThisRepository(t *testing.T) {
+	got, err := Tree{Root: "../../.."}.Check(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff("github.com/pubsub-inbox/pubsub-inbox", got); diff != "" {
+		t.Errorf("import path (-want +got):\n%s", diff)
+	}
+	Build(t, "../../..")
+}
+
 func TestCompileWritesNothingIntoTheTree(t *testing.T) {
 	root := "../../.."
 	program := BuildTree(t, Tree{Root: root, Overlay: map[string]string{

@@ -135,7 +135,7 @@ func compare(l, r ref.Val) ref.Val {
 		case a.wide || b.wide:
 			return types.WrapErr(errRange)
 		}
-		return types.Int(max(-1, min(1, a.compare(b))))
+		return types.Int(a.compare(b))
 	}
 	if l, ok := l.(traits.Comparer); ok {
 		return l.Compare(r)

@@ -1,6 +1,7 @@
 package expr
 
 import (
+	"cmp"
 	"math"
 	"strconv"
 	"strings"
@@ -52,7 +53,7 @@ func floatDecimal(f float64) decimal { return parseDecimal(strconv.FormatFloat(f
 func (d decimal) compare(e decimal) int {
 	switch {
 	case d.digits == "" || e.digits == "" || d.negative != e.negative:
-		return d.sign() - e.sign()
+		return cmp.Compare(d.sign(), e.sign())
 	case d.negative:
 		return e.compareMagnitude(d)
 	}
@@ -62,7 +63,7 @@ func (d decimal) compare(e decimal) int {
 func (d decimal) compareMagnitude(e decimal) int {
 	// Without leading and trailing zeros the longer whole part is the larger, and then texts compare like numbers.
 	if c := d.magnitude() - e.magnitude(); c != 0 {
-		return int(max(-1, min(1, c)))
+		return cmp.Compare(c, 0)
 	}
 	return strings.Compare(d.digits, e.digits)
 }

@@ -114,6 +114,9 @@ func nextElement(b []byte, i int) (element []byte, after int) {
 		return nil, i
 	}
 	end := skipValue(b, i)
+	if end == i {
+		return nil, i
+	}
 	element = b[i:end]
 	if end = skipSpace(b, end); end < len(b) && b[end] == ',' {
 		end++

@@ -1,0 +1,150 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/pubsub-inbox/pubsub-inbox/internal/config"
+)
+
+func (a *app) configCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "config", Short: "Check configurations", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return usage("config needs a command: check") },
+	}
+	cmd.AddCommand(a.configCheckCommand())
+	return cmd
+}
+
+func (a *app) configCheckCommand() *cobra.Command {
+	var against string
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use: "check FILE", Short: "Say what is wrong with a configuration, and what a change does",
+		Long: `Say everything that is wrong with a configuration, each fault with its line and column, as a function would when it
+starts (exit code 1); and what works, and is probably not as meant (exit code 0). --against OLD names each change that
+touches messages in flight, and what it does to them. FILE may be "-": standard input.
+
+Not checked: whether engines and accounts exist, and whether the environment variables that hold secrets are set.`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(_ *cobra.Command, args []string) error { return a.checkConfig(args[0], against, asJSON) },
+	}
+	cmd.Flags().StringVar(&against, "against", "", "the configuration that is deployed now")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "one JSON object: faults, warnings, changes")
+	return cmd
+}
+
+// report is what a check says.
+type report struct {
+	File     string       `json:"file"`
+	Against  string       `json:"against,omitempty"`
+	OK       bool         `json:"ok"`
+	Faults   []jsonFault  `json:"faults"`
+	Warnings []jsonFault  `json:"warnings"`
+	Changes  []jsonChange `json:"changes"`
+
+	text []string
+}
+
+type jsonFault struct {
+	File    string `json:"file"`
+	Line    int    `json:"line"`
+	Column  int    `json:"column"`
+	Path    string `json:"path"`
+	Message string `json:"message"`
+}
+
+type jsonChange struct {
+	Route  string `json:"route"`
+	Field  string `json:"field"`
+	Old    string `json:"old"`
+	New    string `json:"new"`
+	Effect string `json:"effect"`
+}
+
+func (a *app) checkConfig(file, against string, asJSON bool) error {
+	if file == "-" && against == "-" {
+		return usage("only one of the files can be standard input")
+	}
+	r := report{File: file, Against: against, Faults: []jsonFault{}, Warnings: []jsonFault{}, Changes: []jsonChange{}}
+	cfg, err := a.checked(&r, file, true)
+	if err != nil {
+		return err
+	}
+	var old *config.Config
+	if against != "" {
+		if old, err = a.checked(&r, against, false); err != nil {
+			return err
+		}
+	}
+	r.OK = len(r.Faults) == 0
+	if cfg != nil && old != nil {
+		for _, c := range config.Compare(old, cfg) {
+			r.Changes = append(r.Changes, jsonChange(c))
+			r.text = append(r.text, "change: "+c.String())
+		}
+	}
+	if r.OK && len(r.Warnings) == 0 {
+		r.text = append(r.text, file+": nothing to say against it")
+	}
+	if r.OK && against != "" && len(r.Changes) == 0 {
+		r.text = append(r.text, "no change touches messages in flight")
+	}
+	if err := r.print(a.stdout, asJSON); err != nil {
+		return err
+	}
+	if !r.OK {
+		return errReported
+	}
+	return nil
+}
+
+// checked parses a file into the report. Nil: it has faults.
+func (a *app) checked(r *report, file string, warn bool) (*config.Config, error) {
+	text, err := a.readFile(file)
+	if err != nil {
+		return nil, fmt.Errorf("read the configuration: %w", err)
+	}
+	cfg, warnings, err := config.Parse(file, text)
+	var faults config.Faults
+	if err != nil && !errors.As(err, &faults) {
+		return nil, err
+	}
+	for _, f := range faults {
+		r.Faults = append(r.Faults, jsonFault(f))
+		r.text = append(r.text, f.String())
+	}
+	for _, w := range warnings {
+		if warn {
+			r.Warnings = append(r.Warnings, jsonFault(w))
+			r.text = append(r.text, w.String()+" (warning)")
+		}
+	}
+	return cfg, nil
+}
+
+func (a *app) readFile(file string) ([]byte, error) {
+	if file == "-" {
+		return io.ReadAll(a.stdin)
+	}
+	return os.ReadFile(file)
+}
+
+func (r *report) print(w io.Writer, asJSON bool) error {
+	if asJSON {
+		lines := json.NewEncoder(w)
+		lines.SetEscapeHTML(false)
+		return lines.Encode(r)
+	}
+	for _, line := range r.text {
+		if _, err := fmt.Fprintln(w, line); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,283 @@
+package main
+
+import (
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"cloud.google.com/go/spanner"
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/grpc/codes"
+
+	"github.com/pubsub-inbox/pubsub-inbox/internal/emulators/emulatortest"
+	"github.com/pubsub-inbox/pubsub-inbox/internal/emulators/rpctap"
+	"github.com/pubsub-inbox/pubsub-inbox/internal/inbox"
+)
+
+// columns reads several columns of a message as texts.
+func (w *world) columns(id string, names ...string) map[string]string {
+	w.t.Helper()
+	got := map[string]string{}
+	for _, name := range names {
+		got[name] = w.text("Messages", id, name)
+	}
+	return got
+}
+
+func TestReopenStartsAfreshInTheOldPlace(t *testing.T) {
+	w := newWorld(t)
+	id := w.parked("WO-1", inbox.NoWaitingInstance)
+	w.apply(spanner.Delete("Lanes", spanner.Key{inbox.LaneID(consumer, "", inbox.OrderPublished, "WO-1")}))
+	place := []string{"LaneId", "Sequence", "OrderedAt", "ReceivedAt", "Route", "DedupeKey", "TransportKey", "EngineReference", "LastErrorCode", "LastErrorMessage"}
+	before := w.columns(id, place...)
+	got := w.ok("reopen", id, "--reason", "  instances are started\n", "--actor", "bob")
+	if want := id + ": reopened, was PARKED/NO_WAITING_INSTANCE after 3 attempts\n"; got.out != want || got.stderr != "" {
+		t.Errorf("it says %q and %q, want %q", got.out, got.stderr, want)
+	}
+	if diff := cmp.Diff(before, w.columns(id, place...)); diff != "" {
+		t.Errorf("place and old error (-before +after):\n%s", diff)
+	}
+	want := map[string]string{"Status": "RECEIVED", "Reason": "<null>", "Attempts": "0", "TechnicalFailures": "0", "OutageFailures": "0", "LostWorkers": "0",
+		"PatienceUsed": "0", "NextAttemptAt": "<null>", "FirstFailedAt": "<null>", "LastFailedAt": "<null>", "ProcessedAt": "<null>", "PurgeAfter": "<null>"}
+	names := []string{}
+	for name := range want {
+		names = append(names, name)
+	}
+	if diff := cmp.Diff(want, w.columns(id, names...)); diff != "" {
+		t.Errorf("state (-want +got):\n%s", diff)
+	}
+	if got := w.text("Lanes", before["LaneId"], "WokenAt"); got == "<null>" || got == "<none>" {
+		t.Errorf("the lane is not woken: %s", got)
+	}
+	shown, err := w.store.Show(t.Context(), id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(shown.Audit) != 1 {
+		t.Fatalf("%d audit entries, want 1", len(shown.Audit))
+	}
+	entry := shown.Audit[0]
+	if entry.Actor != "bob" || entry.Action != "reopen" || entry.Reason != "instances are started" || entry.OccurredAt.IsZero() {
+		t.Errorf("audit: %+v", entry)
+	}
+	for _, want := range []string{`"status":"PARKED"`, `"reason":"NO_WAITING_INSTANCE"`, `"attempts":3`, `"lastErrorMessage":"nobody waits"`} {
+		if !strings.Contains(compact(entry.Before), want) {
+			t.Errorf("audit, before: no %s in %s", want, compact(entry.Before))
+		}
+	}
+	if got := compact(entry.After); !strings.Contains(got, `"status":"RECEIVED"`) {
+		t.Errorf("audit, after: %s", got)
+	}
+}
+
+func TestReopenOfAPossiblyDeliveredMessageIsThePersonsWord(t *testing.T) {
+	w := newWorld(t)
+	for reason, want := range map[inbox.Reason]string{inbox.PossiblyDelivered: "false", inbox.Poisoned: "true"} {
+		id := w.parked("", reason)
+		w.update("Messages", map[string]any{"InboxId": id, "OutcomeUnknown": true})
+		got := w.ok("reopen", id, "--reason", "looked it up")
+		if unknown := w.text("Messages", id, "OutcomeUnknown"); unknown != want {
+			t.Errorf("%s: OutcomeUnknown is %s, want %s", reason, unknown, want)
+		}
+		if strings.Contains(got.stderr, "sent again") != (reason == inbox.PossiblyDelivered) {
+			t.Errorf("%s: %q", reason, got.stderr)
+		}
+	}
+}
+
+func TestReopenRefuses(t *testing.T) {
+	w := newWorld(t)
+	ids := everyStatus(w)
+	ids["no route"] = w.insert(row{arrival: func(m *inbox.Message) { m.Status, m.Reason, m.Route = inbox.Parked, inbox.NoRoute, "" }})
+	ids["unreadable"] = w.insert(row{arrival: func(m *inbox.Message) { m.Status, m.Reason, m.Route = inbox.Parked, inbox.Unreadable, "" }})
+	ids["bodiless"] = w.finished("", "PROCESSED")
+	ids["parked, bodiless"] = w.parked("", inbox.Rejected)
+	w.apply(spanner.Delete("Payloads", spanner.Key{ids["bodiless"]}), spanner.Delete("Payloads", spanner.Key{ids["parked, bodiless"]}))
+	for _, test := range []struct {
+		name, id string
+		args     []string
+		want     string
+	}{
+		{"what was never attempted is open", "RECEIVED", nil, "already open"},
+		{"what waits for its next attempt is open", "RETRYING", nil, "already open"},
+		{"what is open stays so by force", "RETRYING", []string{"--force"}, "already open"},
+		{"what is being handled", "PROCESSING", nil, "being handled right now"},
+		{"what is being handled, by force too", "PROCESSING", []string{"--force"}, "being handled right now"},
+		{"what is correlated", "PROCESSED", nil, "finished (PROCESSED)"},
+		{"what is discarded", "DISCARDED", nil, "finished (DISCARDED)"},
+		{"what is finished and has no payload any more", "bodiless", []string{"--force"}, "payload has been deleted"},
+		{"what is parked and has no payload any more", "parked, bodiless", nil, "payload has been deleted"},
+		{"what has no route", "no route", nil, "use reroute"},
+		{"what was unreadable", "unreadable", nil, "use reroute"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			w.t = t
+			before := w.columns(ids[test.id], "Status", "Attempts", "PurgeAfter", "NextAttemptAt")
+			got := w.refused(1, test.want, append([]string{"reopen", ids[test.id], "--reason", "x"}, test.args...)...)
+			if got.out != "" || !strings.HasPrefix(got.stderr, ids[test.id]+": refused: ") {
+				t.Errorf("it says %q and %q", got.out, got.stderr)
+			}
+			if diff := cmp.Diff(before, w.columns(ids[test.id], "Status", "Attempts", "PurgeAfter", "NextAttemptAt")); diff != "" {
+				t.Errorf("a refusal changed the message:\n%s", diff)
+			}
+		})
+	}
+	w.t = t
+	if n := w.count("SELECT COUNT(*) FROM Audit"); n != 0 {
+		t.Errorf("%d audit entries of actions that were refused", n)
+	}
+	for _, test := range []struct{ name, reason string }{{"no reason", ""}, {"a blank reason", " \t\n"}} {
+		t.Run(test.name, func(t *testing.T) {
+			w.t = t
+			w.refused(2, "--reason is missing", "reopen", ids["PARKED"], "--reason", test.reason)
+		})
+	}
+	w.t = t
+	got := w.refused(1, "already open", "reopen", ids["RECEIVED"], ids["PARKED"], "--reason", "x")
+	if !strings.Contains(got.out, ids["PARKED"]+": reopened") {
+		t.Errorf("one that is refused keeps the others from being reopened: %q", got.out)
+	}
+}
+
+func TestReopenByForceKeepsThePayload(t *testing.T) {
+	w := newWorld(t)
+	for _, status := range []string{"PROCESSED", "DISCARDED"} {
+		id := w.finished("", status)
+		w.ok("reopen", id, "--reason", "the engine lost it", "--force")
+		got := w.columns(id, "Status", "ProcessedAt", "PurgeAfter", "PurgeAt")
+		if diff := cmp.Diff(map[string]string{"Status": "RECEIVED", "ProcessedAt": "<null>", "PurgeAfter": "<null>", "PurgeAt": "<null>"}, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", status, diff)
+		}
+		if purge := w.text("Payloads", id, "PurgeAt"); purge != "<null>" {
+			t.Errorf("%s: the payload is still to be deleted at %s", status, purge)
+		}
+	}
+	if n := w.count("SELECT COUNT(*) FROM Audit WHERE Action = 'reopen-forced'"); n != 2 {
+		t.Errorf("%d audit entries say that it was by force, want 2", n)
+	}
+}
+
+func TestReopenWarns(t *testing.T) {
+	w := newWorld(t)
+	id := w.parked("WO-1", inbox.NoWaitingInstance)
+	later := w.finished("WO-1", "PROCESSED")
+	shown, err := w.store.Show(t.Context(), later)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.update("Lanes", map[string]any{"LaneId": shown.LaneID, "LastSequence": shown.Sequence, "LastOrderedAt": shown.OrderedAt,
+		"LastReceivedAt": shown.ReceivedAt, "LastInboxId": shown.ID, "HeldBy": "eve"})
+	contract := w.insert(row{arrival: func(m *inbox.Message) { m.Status, m.Reason = inbox.Parked, inbox.Contract }})
+	got := w.ok("reopen", id, contract, "--reason", "x", "--dry-run")
+	for _, want := range []string{id + ": warning: later messages of its lane are through already", id + ": warning: its lane is held by eve",
+		contract + ": warning: it was parked when it arrived"} {
+		if !strings.Contains(got.stderr, want) {
+			t.Errorf("no %q in %q", want, got.stderr)
+		}
+	}
+	if !strings.Contains(got.out, "would be reopened") || w.text("Messages", id, "Status") != "PARKED" || w.count("SELECT COUNT(*) FROM Audit") != 0 {
+		t.Errorf("a dry run says %q, and leaves the message %s", got.out, w.text("Messages", id, "Status"))
+	}
+	w.refused(1, "already open", "reopen", "--dry-run", "--reason", "x", w.insert(row{}))
+}
+
+func TestReopenOfTwoOperatorsAtOnce(t *testing.T) {
+	w := newWorld(t)
+	id := w.parked("", inbox.Rejected)
+	const operators = 4
+	answers := make([]answer, operators)
+	var all sync.WaitGroup
+	for i := range operators {
+		options := emulatortest.ClientOptions(t)
+		all.Go(func() { answers[i] = runWith(t, options, w.env, "", "reopen", id, "--reason", "x") })
+	}
+	all.Wait()
+	won := 0
+	for _, got := range answers {
+		switch {
+		case got.code == 0:
+			won++
+		case !strings.Contains(got.stderr, "already open"):
+			t.Errorf("one that lost says %q", got.stderr)
+		}
+	}
+	if entries := w.count("SELECT COUNT(*) FROM Audit"); won != 1 || entries != 1 {
+		t.Errorf("%d of %d won, with %d audit entries; want 1 and 1", won, operators, entries)
+	}
+}
+
+// TestReopenMeetsAnotherBetweenReadAndCommit holds one operator's commit while another's is done.
+func TestReopenMeetsAnotherBetweenReadAndCommit(t *testing.T) {
+	w := newWorld(t)
+	id := w.parked("", inbox.Rejected)
+	gate := w.tap.HoldNth("Commit", 1)
+	slow := make(chan answer, 1)
+	go func() { slow <- w.run("reopen", id, "--reason", "slow") }()
+	if err := gate.Wait(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	quick := make(chan answer, 1)
+	options := emulatortest.ClientOptions(t)
+	go func() { quick <- runWith(t, options, w.env, "", "reopen", id, "--reason", "quick") }()
+	// The emulator lets one wait for the other, Spanner aborts one: either way one wins.
+	select {
+	case got := <-quick:
+		quick <- got
+	case <-time.After(300 * time.Millisecond):
+	}
+	gate.Release()
+	a, b := <-slow, <-quick
+	if a.code+b.code != 1 || !strings.Contains(a.stderr+b.stderr, "already open") || w.count("SELECT COUNT(*) FROM Audit") != 1 {
+		t.Errorf("slow: %+v, quick: %+v", a, b)
+	}
+}
+
+func TestReopenAndTheWorkerWhoseLeaseEnded(t *testing.T) {
+	w := newWorld(t)
+	ctx := t.Context()
+	id := w.insert(row{key: "WO-1"})
+	lane := w.text("Messages", id, "LaneId")
+	clock := inbox.Clock{Read: time.Now().Add(time.Minute), Sent: time.Now(), Received: time.Now()}
+	req := inbox.ClaimRequest{Consumer: consumer, Owner: "run-1", LaneIDs: []string{lane}, Batch: 1, PerLane: 1, Lease: time.Minute, Retention: time.Hour,
+		Routes: map[string]inbox.RoutePolicy{"r": {Engine: "e"}}, Engines: map[string]inbox.EnginePolicy{"e": {Capacity: 1}},
+		Poison: inbox.PoisonPolicy{LostWorkers: 5}}
+	plan, err := w.store.Claim(ctx, req, clock, rand.New(rand.NewPCG(1, 1)))
+	if err != nil || len(plan.Claimed) != 1 {
+		t.Fatalf("claim: %+v, %v", plan, err)
+	}
+	w.refused(1, "being handled", "reopen", id, "--reason", "too early")
+	// The worker is lost for good; a person parks the message by hand, and reopens it.
+	w.update("Messages", map[string]any{"InboxId": id, "Status": "PARKED", "Reason": "POISONED"})
+	w.ok("reopen", id, "--reason", "repaired")
+	late := *plan.Claimed[0].Messages[0]
+	late.Status, late.Attempts, late.NextAttemptAt = inbox.Retrying, 5, time.Now().Add(8*time.Minute)
+	_, err = w.store.Settle(ctx, inbox.SettleRequest{Consumer: consumer, Retention: time.Hour, PayloadRetention: time.Hour, Lanes: []inbox.LaneSettlement{{
+		Lane: plan.Claimed[0].Lane, Release: true, Results: []inbox.Result{{Message: &late, Number: 1, Verdict: "TECHNICAL"}}}}}, clock)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := w.columns(id, "Status", "Attempts", "NextAttemptAt")
+	if diff := cmp.Diff(map[string]string{"Status": "RECEIVED", "Attempts": "0", "NextAttemptAt": "<null>"}, got); diff != "" {
+		t.Errorf("the late worker undid the repair (-want +got):\n%s", diff)
+	}
+}
+
+func TestReopenRunsAgainWhenItsTransactionIsAborted(t *testing.T) {
+	w := newWorld(t)
+	id := w.parked("", inbox.Rejected)
+	w.tap.FailNth("Commit", 1, rpctap.Error(codes.Aborted))
+	got := w.ok("reopen", id, "--reason", "x")
+	if n := w.count("SELECT COUNT(*) FROM Audit"); w.tap.Count("Commit") != 2 || n != 1 || strings.Count(got.out, "reopened") != 1 {
+		t.Errorf("%d commits, %d audit entries, want 2 and 1; it says %q", w.tap.Count("Commit"), n, got.out)
+	}
+}
+
+func TestReopenSaysThatItsOutcomeIsUnknown(t *testing.T) {
+	w := newWorld(t)
+	id := w.parked("", inbox.Rejected)
+	w.tap.LoseNth("Commit", 1, rpctap.Error(codes.Internal))
+	w.refused(1, "the outcome is unknown", "reopen", id, "--reason", "x")
+	w.refused(1, "already open", "reopen", id, "--reason", "x")
+}
