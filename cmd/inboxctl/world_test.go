@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -221,3 +222,5 @@ func (w *world) count(sql string) int64 {
 	}
 	return n
 }
+
+type ctx = context.Context

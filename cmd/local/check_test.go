@@ -4,6 +4,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"os/exec"
 	"slices"
 	"strings"
 	"testing"
@@ -148,5 +149,13 @@ func TestAPersonCanStartAndRemoveInstancesAndSeeTheHistory(t *testing.T) {
 	}
 	if status, _ := ask(http.MethodDelete, "/instances?key=k", ""); status != http.StatusNotFound {
 		t.Errorf("removing one that is not there: %d, want 404", status)
+	}
+}
+
+func TestVariablesAreWrittenAsAShellTakesThem(t *testing.T) {
+	env := []string{"A=projects/p", "B=/my files/it's.yaml", "C="}
+	out, err := exec.Command("sh", "-c", export(env)+`printf '%s|%s|%s' "$A" "$B" "$C"`).CombinedOutput()
+	if want := "projects/p|/my files/it's.yaml|"; err != nil || string(out) != want {
+		t.Errorf("a shell read %q (%v), want %q", out, err, want)
 	}
 }

@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"cloud.google.com/go/pubsub/v2"
@@ -62,6 +61,7 @@ func demo(ctx context.Context, out io.Writer, o demoOptions) (err error) {
 		if err == nil {
 			return
 		}
+		os.Remove(filepath.Join(dir, "inboxctl"))
 		if ctx.Err() != nil {
 			err = fmt.Errorf("%w before the demo was over", context.Cause(ctx))
 			return
@@ -83,8 +83,8 @@ func demo(ctx context.Context, out io.Writer, o demoOptions) (err error) {
 	}
 	s.say("The whole of it took %.0f s.", time.Since(s.started).Seconds())
 	if o.stay {
-		fmt.Fprintf(out, "\nAll of it is left running until Ctrl-C. For inboxctl, in another terminal:\n\n  export %s\n\n  go run ./cmd/inboxctl list\n",
-			strings.Join(s.stack.Env(), " \\\n         "))
+		fmt.Fprintf(out, "\nAll of it is left running until Ctrl-C. For inboxctl, in another terminal:\n\n%s\n  go run ./cmd/inboxctl list\n",
+			export(s.stack.Env()))
 		<-ctx.Done()
 		return nil
 	}

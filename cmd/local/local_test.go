@@ -142,7 +142,9 @@ func TestWhatIsMissingOrWrongIsSaidAndTheCodeIsOne(t *testing.T) {
 }
 
 func TestTheDemoGoesAsExpected(t *testing.T) {
-	out, err := exec.Command(program, "demo").CombinedOutput()
+	cmd := exec.Command(program, "demo")
+	cmd.Env = append(os.Environ(), "TMPDIR="+t.TempDir())
+	out, err := cmd.CombinedOutput()
 	if err != nil {
 		t.Fatalf("the demo ended with %v; it said:\n%s", err, out)
 	}
@@ -165,7 +167,8 @@ func start(t *testing.T, name string, args ...string) *process {
 	t.Helper()
 	p := &process{cmd: exec.Command(name, args...), out: &buffer{}, ended: make(chan struct{})}
 	p.cmd.Stdout, p.cmd.Stderr = p.out, p.out
-	p.cmd.WaitDelay = time.Second // `go run` leaves our pipe to its child
+	p.cmd.Env = append(os.Environ(), "TMPDIR="+t.TempDir()) // what is killed leaves files behind
+	p.cmd.WaitDelay = time.Second                           // `go run` leaves our pipe to its child
 	if err := p.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}

@@ -134,7 +134,7 @@ func describe(w io.Writer, s *localstack.Stack, engine *served, o upOptions) {
 	if engine != nil {
 		fmt.Fprintf(w, "  demo engine    %s\n", engine.url)
 	}
-	fmt.Fprintf(w, "\nFor inboxctl and other programs, in another terminal:\n\n  export %s\n", strings.Join(s.Env(), " \\\n         "))
+	fmt.Fprintf(w, "\nFor inboxctl and other programs, in another terminal:\n\n%s", export(s.Env()))
 	if engine == nil {
 		return
 	}
@@ -147,4 +147,17 @@ To try it: start a process instance that waits for a message, publish the messag
   curl %[1]s/history
   go run ./cmd/inboxctl list
 `, engine.url, s.PubSubEmulatorHost, s.Topic)
+}
+
+// export writes variables as a shell takes them.
+func export(env []string) string {
+	quoted := make([]string, len(env))
+	for i, variable := range env {
+		name, value, _ := strings.Cut(variable, "=")
+		if strings.ContainsFunc(value, func(c rune) bool { return strings.ContainsRune(" '\"$`\\&;()<>|*?#~", c) }) {
+			value = "'" + strings.ReplaceAll(value, "'", `'\''`) + "'"
+		}
+		quoted[i] = name + "=" + value
+	}
+	return "  export " + strings.Join(quoted, " \\\n         ") + "\n"
 }

@@ -45,7 +45,7 @@ type EngineEvent struct {
 type EngineEventKind int
 
 const (
-	// EngineSilent: the call says nothing: it was not made.
+	// EngineSilent: it was not asked. A probe that was not sent leaves its place to the next.
 	EngineSilent EngineEventKind = iota
 	// EngineAnswered: a definite answer, whatever it was.
 	EngineAnswered
@@ -68,6 +68,11 @@ func (e *EngineState) Closed() bool { return e.OpenUntil.IsZero() && e.PausedAt.
 func (e EngineState) Apply(ev EngineEvent, now time.Time, policy BreakerPolicy) (EngineState, bool) {
 	isProbe := ev.Owner != "" && ev.Owner == e.ProbeOwner
 	switch ev.Kind {
+	case EngineSilent:
+		if isProbe {
+			e.ProbeOwner, e.ProbeUntil = "", time.Time{}
+		}
+		return e, isProbe
 	case EngineAnswered:
 		e.LastAnsweredAt, e.LastAnsweredInboxID = now, ev.InboxID
 		e.Failures, e.LastFailedInboxID = 0, ""

@@ -19,7 +19,7 @@ type AttemptRecord struct {
 type Result struct {
 	Message *Message // its state after the attempt
 	Number  int64    // of the attempt, as the claim recorded it
-	Engine  string   // empty: none was asked
+	Engine  string
 	Event   EngineEvent
 	// Attempt is kept as a row of its own; nil for a first success and for what was not started.
 	Attempt *AttemptRecord
@@ -169,7 +169,7 @@ func applyEvents(req SettleRequest, now time.Time, engines map[string]EngineStat
 	for _, answers := range []bool{true, false} {
 		for _, ls := range req.Lanes {
 			for _, r := range ls.Results {
-				if r.Engine == "" || (r.Event.Kind == EngineAnswered) != answers {
+				if (r.Event.Kind == EngineAnswered) != answers {
 					continue
 				}
 				state := after[r.Engine]

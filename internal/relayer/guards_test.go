@@ -44,13 +44,16 @@ type held struct {
 }
 
 func newHeld() *held {
-	return &held{arrived: make(chan engine.Delivery, 10), let: make(chan engine.Result, 10)}
+	return &held{arrived: make(chan engine.Delivery, 1000), let: make(chan engine.Result, 10)}
 }
 
 func (h *held) answer(ctx context.Context, d engine.Delivery) engine.Result {
 	h.arrived <- d
 	select {
-	case res := <-h.let:
+	case res, ok := <-h.let:
+		if !ok { // closed: no more waiting
+			return engine.Result{Verdict: engine.Correlated}
+		}
 		return res
 	case <-ctx.Done():
 		return engine.Result{Verdict: engine.Unknown}

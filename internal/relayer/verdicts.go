@@ -76,7 +76,7 @@ func (a attempt) settle(res engine.Result, rng *rand.Rand) inbox.Result {
 	case engine.Unauthorised:
 		return a.giveBack(r, &m, res)
 	case engine.NotStarted:
-		r.Event.Kind, r.Verdict, r.Engine = inbox.EngineSilent, "", ""
+		r.Verdict = ""
 		return a.giveBack(r, &m, res)
 	case engine.Unknown:
 		r.Technical = true

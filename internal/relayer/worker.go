@@ -81,7 +81,7 @@ func (w worker) finish(m *inbox.Message, started time.Time, out outcome) inbox.R
 		a.park(res.Message, out.reason)
 	}
 	if out.local {
-		res.Engine, res.Event.Kind = "", inbox.EngineSilent
+		res.Event.Kind = inbox.EngineSilent
 	}
 	return res
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
@@ -98,7 +99,12 @@ func validate(schema *jsonschema.Schema, in *expr.Input, payload []byte) error {
 	}
 	var invalid *jsonschema.ValidationError
 	if err := schema.Validate(document); errors.As(err, &invalid) {
-		return contract("schema: %s", strings.Join(violations(invalid, nil), "; "))
+		all := violations(invalid, nil)
+		slices.Sort(all) // the library's order is that of a map
+		if len(all) > maxViolations {
+			all = append(all[:maxViolations], fmt.Sprintf("and %d more", len(all)-maxViolations))
+		}
+		return contract("schema: %s", strings.Join(all, "; "))
 	} else if err != nil {
 		return contract("schema: the payload cannot be checked")
 	}
@@ -107,9 +113,6 @@ func validate(schema *jsonschema.Schema, in *expr.Input, payload []byte) error {
 
 // violations names the place and the keyword of each leaf: the library's own texts hold values.
 func violations(e *jsonschema.ValidationError, into []string) []string {
-	if len(into) >= maxViolations {
-		return into
-	}
 	if len(e.Causes) == 0 {
 		keyword := strings.Join(e.ErrorKind.KeywordPath(), "/")
 		if keyword == "" {

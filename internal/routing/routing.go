@@ -37,7 +37,7 @@ type Decision struct {
 	CorrelationID string
 	CausationID   string
 
-	Key      string // empty: a lane of its own
+	Key      string // empty: a lane of its own; so has a message with OrderNone, whatever its key
 	KeySpace string
 	Order    inbox.OrderKind
 	Sequence int64

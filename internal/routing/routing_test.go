@@ -100,7 +100,7 @@ func TestKeysAreExactAndTheirFaultsHaveReasons(t *testing.T) {
 		"an object":                    {`{"k": {"id": 1}}`, "", "key (payload.k): it is neither a string nor a number nor a bool"},
 		"half a character":             {`{"k": "\ud83d"}`, "", "key (payload.k): a text that it reads holds half a character (an unpaired surrogate)"},
 		"a number beyond any":          {`{"k": 1e99999999999999999999}`, "", "key (payload.k): a number is out of range"},
-		"a number with many digits":    {`{"k": ` + strings.Repeat("9", 2000) + `1}`, "", "key (payload.k): the key has 2004 bytes, its column holds 1024"},
+		"a number with many digits":    {`{"k": ` + strings.Repeat("9", 2000) + `1}`, "", "key (payload.k): the key has 2007 bytes, its column holds 1024"},
 		"a number with a far exponent": {`{"k": 1e999999999}`, "1e999999999", ""},
 	} {
 		d := router(t, "name: r\nkey: payload.k").Route(message(c.payload))
@@ -221,7 +221,7 @@ func TestACallHasExactVariables(t *testing.T) {
 }
 
 func TestACallThatDoesNotFitSaysWhyWithoutTheValue(t *testing.T) {
-	const schema = "schema: {type: object, required: [id], properties: {n: {type: integer, minimum: 1}, secret: {enum: [a]}}, additionalProperties: false}"
+	const schema = "schema: {type: object, required: [id], properties: {id: {}, n: {type: integer, minimum: 1}, secret: {enum: [a]}}, additionalProperties: false}"
 	for name, c := range map[string]struct{ route, payload, version, want string }{
 		"a version that is not accepted": {"version: attributes.v\nversions: [1, 1.1]", `{}`, "1.10", "the version of this message is none of those that the route accepts (1, 1.1)"},
 		"an accepted version":            {"version: attributes.v\nversions: [1, 1.1]", `{}`, "1.1", ""},
@@ -270,6 +270,24 @@ func TestARouteThatIsNotThereIsUnknown(t *testing.T) {
 	}
 	if route, ok := r.Lookup("r"); !ok || route.Patience != 24*time.Hour || route.Engine != "e" {
 		t.Errorf("got %+v", route)
+	}
+}
+
+func TestAPanicIsADecisionToo(t *testing.T) {
+	matched := &route{Route: config.Route{Name: "r"}, texts: []text{{}}}
+	for broken, want := range map[*route]Decision{
+		nil:     {Order: inbox.OrderNone, Park: inbox.NoRoute, ParkDetail: "routing broke on this message"},
+		matched: {Order: inbox.OrderNone, Park: inbox.Contract, ParkDetail: "routing broke on this message", Route: "r"},
+	} {
+		r := &Router{routes: []*route{broken}}
+		if diff := cmp.Diff(want, r.Route(message("{}"))); diff != "" {
+			t.Error(diff)
+		}
+	}
+	broken := &route{Route: config.Route{Name: "r", Variables: []config.Variable{{Name: "x"}}}}
+	_, err := (&Router{byName: map[string]*route{"r": broken}}).Call("r", message("{}"), "", "")
+	if contract := (*ContractError)(nil); !errors.As(err, &contract) || contract.Detail != "the route broke on this message" {
+		t.Errorf("got %v", err)
 	}
 }
 

@@ -53,7 +53,7 @@ func fault(err error) *Fault {
 	case errors.Is(err, errNothing):
 		return &Fault{Reason: errNothing.Error()}
 	case strings.HasPrefix(text, "no such key"), strings.HasPrefix(text, "index out of bounds"),
-		strings.HasPrefix(text, "no such attribute"):
+		strings.HasPrefix(text, "no such attribute"), strings.HasPrefix(text, "unsupported index"): // a list's member by name
 		return faultMissing
 	case strings.HasPrefix(text, "no such overload"):
 		return faultType

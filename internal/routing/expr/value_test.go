@@ -195,6 +195,7 @@ func TestWhatHasNoValueSaysWhyWithoutTheValue(t *testing.T) {
 		{`payload.nil`, key, true, "it is null"},
 		{`payload.nil.deeper`, key, true, "a field that it reads is missing"},
 		{`payload.list[99]`, key, true, "a field that it reads is missing"},
+		{`payload.list.nothing`, key, true, "a field that it reads is missing"},
 		{`attributes.nothing`, key, true, "a field that it reads is missing"},
 		{`payload.list`, key, false, "it is neither a string nor a number nor a bool"},
 		{`payload.order`, key, false, "it is neither a string nor a number nor a bool"},

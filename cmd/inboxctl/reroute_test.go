@@ -1,0 +1,251 @@
+package main
+
+import (
+	"context"
+	"encoding/base64"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"cloud.google.com/go/spanner"
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/pubsub-inbox/pubsub-inbox/internal/config"
+	"github.com/pubsub-inbox/pubsub-inbox/internal/inbox"
+	"github.com/pubsub-inbox/pubsub-inbox/internal/receiver"
+	"github.com/pubsub-inbox/pubsub-inbox/internal/routing"
+)
+
+// file writes a configuration and returns its name.
+func file(t *testing.T, text string) string {
+	t.Helper()
+	name := filepath.Join(t.TempDir(), "inbox.yaml")
+	if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return name
+}
+
+// keeping is a store that keeps what it is given instead.
+type keeping struct {
+	receiver.Store
+	arrival *inbox.Arrival
+}
+
+func (k *keeping) Insert(_ context.Context, a *inbox.Arrival) error {
+	k.arrival = a
+	return nil
+}
+
+// receive stores a push as the receive function would with a configuration, and returns its row's id.
+func (w *world) receive(configuration, push string) string {
+	w.t.Helper()
+	a := arrivalOf(w.t, configuration, push)
+	if err := w.store.Insert(w.t.Context(), a); err != nil {
+		w.t.Fatal(err)
+	}
+	return a.Message.ID
+}
+
+func arrivalOf(t *testing.T, configuration, push string) *inbox.Arrival {
+	t.Helper()
+	cfg, _, err := config.Parse("inbox.yaml", []byte(configuration))
+	if err != nil {
+		t.Fatal(err)
+	}
+	router, err := routing.New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	kept := &keeping{}
+	r := receiver.Receiver{Consumer: cfg.Consumer, Store: kept, Router: router, Log: slog.New(slog.DiscardHandler),
+		Now: func() time.Time { return time.Date(2026, 3, 4, 5, 6, 7, 0, time.UTC) }}
+	if _, err := r.Receive(t.Context(), []byte(push)); err != nil {
+		t.Fatal(err)
+	}
+	return kept.arrival
+}
+
+func push(id, rest, data string) string {
+	return fmt.Sprintf(`{"subscription":"projects/p/subscriptions/s","message":{"messageId":%q,"data":%q%s}}`, id,
+		base64.StdEncoding.EncodeToString([]byte(data)), rest)
+}
+
+const nothingMatches = `{name: never, match: "false", key: payload.key, engine: e, message: M}`
+
+func TestRerouteMakesWhatAReceiptWouldHaveMade(t *testing.T) {
+	w := newWorld(t)
+	const published = `,"publishTime":"2026-01-02T03:04:05.123456789Z","orderingKey":"ok","attributes":{"eventType":"Started","n":"7","content-type":"text/x"}`
+	const unpublished = `,"attributes":{"eventType":"Started"}`
+	for _, test := range []struct {
+		name, route, rest, data string
+		was                     string // an earlier configuration; empty: one that has no route for it
+	}{
+		{"in the order of publishing", `{name: r, type: attributes.eventType, key: payload.key, engine: e, message: M}`, published, `{"key":"WO-1"}`, ""},
+		{"without a publish time", `{name: r, key: payload.key, engine: e, message: M}`, unpublished, `{"key":"WO-1"}`, ""},
+		{"in the order of receipt", `{name: r, key: payload.key, order: received, engine: e, message: M}`, published, `{"key":"WO-1"}`, ""},
+		{"in a sequence, exactly", `{name: r, key: payload.key, order: sequence, sequence: payload.n, engine: e, message: M}`, published, `{"key":"WO-1","n":9007199254740993}`, ""},
+		{"without an order", `{name: r, key: payload.key, order: none, engine: e, message: M}`, published, `{"key":"WO-1"}`, ""},
+		{"without a key", `{name: r, key: payload.key, engine: e, message: M}`, published, `{}`, ""},
+		{"in a key space, blocking", `{name: r, key: payload.key, keySpace: revisions, parked: block, engine: e, message: M}`, published, `{"key":9007199254740993}`, ""},
+		{"with all that describes it", `{name: r, type: attributes.eventType, version: attributes.n, tenant: payload.t, aggregateType: '"A"', correlationId: message.id, causationId: message.orderingKey, key: message.subscription, engine: e, message: M}`, published, `{"t":"x"}`, ""},
+		{"from a sequence to none", `{name: r, key: payload.key, engine: e, message: M}`, published, `{"key":"WO-1","n":5}`, `{name: old, type: attributes.eventType, tenant: '"gone"', key: payload.n, order: sequence, sequence: payload.n, engine: e, message: M}`},
+		{"a payload that is no JSON", `{name: r, key: attributes.eventType, engine: e, message: M}`, published, "\x00\xff", ""},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			w.t = t
+			was := test.was
+			if was == "" {
+				was = nothingMatches
+			}
+			p := push("id of "+test.name, test.rest, test.data)
+			id := w.receive(configOf(was), p)
+			w.ok("reroute", id, "--config", file(t, configOf(test.route)), "--reason", "route added", "--actor", "bob")
+			rows, err := w.store.Rows(t.Context(), []string{id})
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := arrivalOf(t, configOf(test.route), p).Message
+			got := rows[id].Message
+			if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(inbox.Message{}, "ReceivedAt", "LastErrorMessage"), cmpopts.EquateEmpty()); diff != "" {
+				t.Errorf("(-as received +as rerouted):\n%s", diff)
+			}
+			if woken := w.text("Lanes", got.LaneID, "WokenAt"); woken == "<none>" || woken == "<null>" {
+				t.Errorf("its lane is not woken: %s", woken)
+			}
+			if got := w.ok("show", "--payload", id).out; got != test.data {
+				t.Errorf("the payload is %q, want %q", got, test.data)
+			}
+		})
+	}
+	w.t = t
+	if n := w.count("SELECT COUNT(*) FROM Audit WHERE Action = 'reroute' AND Actor = 'bob' AND Reason = 'route added' AND Before IS NOT NULL AND After IS NOT NULL"); n != 10 {
+		t.Errorf("%d audit entries, want 10", n)
+	}
+}
+
+func TestRerouteReadsAnUnreadableMessageAgain(t *testing.T) {
+	w := newWorld(t)
+	cfg := configOf(`{name: r, type: attributes.eventType, key: payload.key, engine: e, message: M}`)
+	p := push("m-1", `,"publishTime":"2026-01-02T03:04:05Z","attributes":{"eventType":"Started","Content-Type":"text/x"}`, `{"key":"WO-1"}`)
+	want := arrivalOf(t, cfg, p)
+	// As an older receiver would have stored it.
+	stored := *want
+	stored.Body, stored.ContentType = []byte(p), "application/json"
+	m := &stored.Message
+	m.Status, m.Reason, m.Route, m.Type, m.Key, m.Attributes, m.LastErrorMessage = inbox.Parked, inbox.Unreadable, "", "", "", nil, "data is odd"
+	m.LaneID, m.ContentSHA256, m.PayloadSHA256, m.PayloadBytes = inbox.OwnLaneID(consumer, m.ID), "raw", inbox.SHA256(stored.Body), int64(len(p))
+	if err := w.store.Insert(t.Context(), &stored); err != nil {
+		t.Fatal(err)
+	}
+	w.ok("reroute", m.ID, "--config", file(t, cfg), "--reason", "the reader was corrected")
+	rows, err := w.store.Rows(t.Context(), []string{m.ID})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want.Message, rows[m.ID].Message, cmpopts.IgnoreFields(inbox.Message{}, "ReceivedAt", "LastErrorMessage")); diff != "" {
+		t.Errorf("(-as received +as rerouted):\n%s", diff)
+	}
+	if got := w.ok("show", "--payload", m.ID).out; got != `{"key":"WO-1"}` {
+		t.Errorf("the payload is %q", got)
+	}
+	if got := w.text("Payloads", m.ID, "ContentType"); got != "text/x" {
+		t.Errorf("its content type is %s", got)
+	}
+}
+
+func TestRerouteRefuses(t *testing.T) {
+	w := newWorld(t)
+	good := file(t, configOf(`{name: r, match: attributes.eventType == "Started", key: payload.key, engine: e, message: M}`))
+	other := file(t, strings.Replace(configOf(`{name: r, engine: e, message: M}`), "orders", "billing", 1))
+	ids := everyStatus(w)
+	ids["still without a route"] = w.receive(configOf(nothingMatches), push("m-90", `,"attributes":{"eventType":"hidden value"}`, `{"key":"WO-1"}`))
+	ids["a key that is none"] = w.receive(configOf(nothingMatches), push("m-91", `,"attributes":{"eventType":"Started"}`, `{"key":{"hidden":"value"}}`))
+	ids["still unreadable"] = w.receive(configOf(nothingMatches), `{"subscription":"s","message":{"messageId":"m-92","data":"hidden value!"}}`)
+	ids["in a bucket"] = full(w)
+	ids["bodiless"] = w.parked("", inbox.NoRoute)
+	w.apply(spanner.Delete("Payloads", spanner.Key{ids["bodiless"]}))
+	ids["leased"] = w.insert(row{key: "leased"})
+	w.update("Lanes", map[string]any{"LaneId": inbox.LaneID(consumer, "", inbox.OrderPublished, "leased"), "LeaseOwner": "run-1", "LeaseUntil": time.Now().Add(time.Hour)})
+	for _, test := range []struct{ name, id, file, want string }{
+		{"what is being handled", "PROCESSING", good, "being handled right now"},
+		{"what is correlated", "PROCESSED", good, "finished (PROCESSED)"},
+		{"what is discarded", "DISCARDED", good, "finished (DISCARDED)"},
+		{"what a relay holds", "leased", good, "a relay holds its lane until"},
+		{"what no route matches", "still without a route", good, "would park it again: NO_ROUTE, no route matches"},
+		{"what does not fit its route", "a key that is none", good, "would park it again: CONTRACT, key (payload.key)"},
+		{"what is still unreadable", "still unreadable", good, "still unreadable: data is not base64"},
+		{"what is in a bucket", "in a bucket", good, "an object in Cloud Storage"},
+		{"what has no payload any more", "bodiless", good, "payload has been deleted"},
+		{"what is another consumer's", "PARKED", other, "consumer orders, and the configuration is that of billing"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			w.t = t
+			columns := []string{"Status", "Reason", "Route", "LaneId", "Attempts"}
+			before := w.columns(ids[test.id], columns...)
+			got := w.refused(1, test.want, "reroute", ids[test.id], "--config", test.file, "--reason", "x")
+			if strings.Contains(got.stderr, "hidden") {
+				t.Errorf("a value of the message is on standard error: %q", got.stderr)
+			}
+			if diff := cmp.Diff(before, w.columns(ids[test.id], columns...)); diff != "" {
+				t.Errorf("a refusal changed the message:\n%s", diff)
+			}
+		})
+	}
+	w.t = t
+	if n := w.count("SELECT COUNT(*) FROM Audit"); n != 0 {
+		t.Errorf("%d audit entries of actions that were refused", n)
+	}
+	w.refused(1, "no message with id "+unknownID, "reroute", unknownID, "--config", good, "--reason", "x")
+	w.refused(2, "no configuration", "reroute", ids["PARKED"], "--reason", "x")
+	w.refused(2, "--reason is missing", "reroute", ids["PARKED"], "--config", good)
+	w.refused(1, "inbox.yaml:", "reroute", ids["PARKED"], "--config", file(t, "consumer: orders\nroutes: 1\n"), "--reason", "x")
+	w.refused(1, "no such file", "reroute", ids["PARKED"], "--config", "/nowhere.yaml", "--reason", "x")
+}
+
+func TestRerouteWakesTheLaneThatWaited(t *testing.T) {
+	w := newWorld(t)
+	old := `{name: r, key: payload.wrong, parked: block, engine: e, message: M}`
+	first := w.receive(configOf(old), push("m-1", "", `{"wrong":"A","right":"B"}`))
+	w.receive(configOf(old), push("m-2", "", `{"wrong":"A","right":"C"}`))
+	w.update("Messages", map[string]any{"InboxId": first, "Status": "PARKED", "Reason": "AMBIGUOUS", "Attempts": 1, "Late": true, "OutcomeUnknown": true})
+	lane := inbox.LaneID(consumer, "", inbox.OrderPublished, "A")
+	w.update("Lanes", map[string]any{"LaneId": lane, "WokenAt": spanner.NullTime{}, "WhyNotDue": inbox.WhyBlocked})
+	cfg := file(t, configOf(`{name: new, key: payload.right, engine: e, message: M}`))
+
+	got := w.ok("reroute", first, "--config", cfg, "--reason", "x", "--dry-run")
+	if !strings.Contains(got.out, "would be rerouted") || w.text("Messages", first, "LaneId") != lane || w.text("Lanes", lane, "WokenAt") != "<null>" {
+		t.Errorf("a dry run says %q", got.out)
+	}
+	w.env["INBOX_CONFIG_FILE"] = cfg
+	got = w.ok("reroute", first, "--reason", "x")
+	if !strings.Contains(got.stderr, "delivered twice") {
+		t.Errorf("no warning of an outcome that nobody will know: %q", got.stderr)
+	}
+	to := inbox.LaneID(consumer, "", inbox.OrderPublished, "B")
+	if diff := cmp.Diff(map[string]string{"LaneId": to, "Late": "false", "Blocks": "false", "Queue": "0", "OutcomeUnknown": "true"},
+		w.columns(first, "LaneId", "Late", "Blocks", "Queue", "OutcomeUnknown")); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	for _, lane := range []string{lane, to} {
+		if woken := w.text("Lanes", lane, "WokenAt"); woken == "<null>" || woken == "<none>" {
+			t.Errorf("lane %s is not woken", lane)
+		}
+	}
+	// An open one that nobody holds moves, too; a parked one that did not block leaves no lane behind.
+	open := w.receive(configOf(old), push("m-3", "", `{"wrong":"D","right":"E"}`))
+	w.ok("reroute", open, "--reason", "x")
+	if got := w.text("Messages", open, "Route"); got != "new" {
+		t.Errorf("an open message has route %s", got)
+	}
+	unrouted := w.receive(configOf(nothingMatches), push("m-4", "", `{"right":"F"}`))
+	w.ok("reroute", unrouted, "--reason", "x")
+	if got := w.text("Lanes", inbox.OwnLaneID(consumer, unrouted), "WokenAt"); got != "<none>" {
+		t.Errorf("a lane was made for nothing: %s", got)
+	}
+}
