@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/pubsub-inbox/pubsub-inbox/internal/inbox"
+	"github.com/pubsub-inbox/pubsub-inbox/internal/spannerstore"
 )
 
 // everyStatus inserts one message of each status, and returns their ids by status.
@@ -287,4 +288,30 @@ func configOf(routes ...string) string {
 		text += "  - " + r + "\n"
 	}
 	return text
+}
+
+func TestListSaysWhenFinishedMessagesAreTooMany(t *testing.T) {
+	w := newWorld(t)
+	at := time.Now().Add(-time.Hour)
+	for from := 0; from <= spannerstore.MaxScanned; from += 2500 {
+		var some []*spanner.Mutation
+		for i := from; i < from+2500; i++ {
+			some = append(some, spanner.Insert("Messages",
+				[]string{"InboxId", "Consumer", "Scope", "DedupeKey", "LaneId", "Sequence", "OrderedAt", "ReceivedAt", "Status", "ContentSha256", "PayloadSha256", "PayloadBytes"},
+				[]any{fmt.Sprintf("%032x", i), consumer, "s", "d", "l", 0, at, at, "PROCESSED", "c", "p", 0}))
+		}
+		w.apply(some...)
+	}
+	open := w.insert(row{})
+	w.tap.Reset()
+	got := w.ok("list", "--json", "--status", "DISCARDED,RECEIVED")
+	if ids := idsOf(objects(t, got.out)); len(ids) != 1 || ids[0] != open {
+		t.Errorf("listed %v, want %s", ids, open)
+	}
+	if !strings.Contains(got.stderr, "not complete") {
+		t.Errorf("it does not say that it is not complete: %q", got.stderr)
+	}
+	if rows := w.tap.Rows(); rows > spannerstore.MaxScanned+3 {
+		t.Errorf("%d rows were read", rows)
+	}
 }

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -89,5 +88,3 @@ func attempts(n int64) string {
 	}
 	return fmt.Sprintf("%d attempts", n)
 }
-
-func seconds(t time.Time) string { return t.UTC().Format(time.RFC3339) }

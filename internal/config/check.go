@@ -251,7 +251,7 @@ func (r *reader) checkRetention(k *Retention) {
 const maxRetention = 10 * 366 * day
 
 // leaseMargin is for what a worker does besides its call: it reads the payload and settles.
-const leaseMargin = 10 * time.Second
+const leaseMargin = 2 * time.Second
 
 func (r *reader) checkRelay(cfg *Config) {
 	relay := cfg.Relay

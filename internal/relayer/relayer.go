@@ -12,8 +12,6 @@ package relayer
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"log/slog"
 	"math/rand/v2"
 	"time"
@@ -156,15 +154,4 @@ func (r *Relayer) settleRequest(lanes []inbox.LaneSettlement) inbox.SettleReques
 		req.Breakers[name] = r.breaker(name)
 	}
 	return req
-}
-
-// Check asks what cannot work: an engine whose calls do not fit the lease.
-func (r *Relayer) Check() error {
-	var faults []error
-	for name, e := range r.Engines {
-		if t := e.Properties().Timeout; r.Lease < 2*t+5*time.Second {
-			faults = append(faults, fmt.Errorf("relay.lease %s is too short for engine %s: a call needs twice its timeout of %s and a margin of 5s", r.Lease, name, t))
-		}
-	}
-	return errors.Join(faults...)
 }

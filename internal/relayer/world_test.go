@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -72,13 +71,6 @@ func (w *world) newStore() (*spannerstore.Store, *rpctap.Tap) {
 	tap := &rpctap.Tap{}
 	client := emulatortest.Client(w.t, w.db, tap.Options()...)
 	return spannerstore.New(client, time.Now, w.newID), tap
-}
-
-type logWriter struct{ t *testing.T }
-
-func (l logWriter) Write(p []byte) (int, error) {
-	l.t.Log(strings.TrimSpace(string(p)))
-	return len(p), nil
 }
 
 func (w *world) relay(engines map[string]engine.Engine) *relayer.Relayer {

@@ -12,6 +12,12 @@ import (
 	"github.com/pubsub-inbox/pubsub-inbox/internal/inbox"
 )
 
+// Row is a message as an operator sees it.
+type Row struct {
+	inbox.Message
+	Deliveries int64 // 1 and its recorded redeliveries
+}
+
 // Shown is all that the database knows of one message, at one moment.
 type Shown struct {
 	Row
@@ -216,4 +222,107 @@ func (s *Store) Rows(ctx context.Context, ids []string) (map[string]Row, error) 
 		return nil, fmt.Errorf("show %d messages: %w", len(ids), err)
 	}
 	return rows, nil
+}
+
+// storedRow is a row of Messages, fields named as the columns.
+type storedRow struct {
+	InboxId, Consumer, Scope, DedupeKey, LaneId, Status, ContentSha256, PayloadSha256 string
+
+	TransportKey, Subscription, MessageId, OrderingKey, MessageType, MessageVersion, Route, TenantId, AggregateType,
+	CorrelationId, CausationId, TraceParent, CorrelationKey, Reason, LastErrorCode, LastErrorMessage, EngineReference,
+	PayloadLocation, ReplayOf, ConflictsWith spanner.NullString
+
+	ReceivedAt, OrderedAt time.Time
+
+	PublishedAt, LastNotWaitingAt, NextAttemptAt, ProcessingStartedAt, ProcessedAt, FirstFailedAt, LastFailedAt,
+	PurgeAfter spanner.NullTime
+
+	Sequence, Attempts, TechnicalFailures, OutageFailures, LostWorkers, PatienceUsed, PayloadBytes int64
+
+	Blocks, Late, HandedOver, OutcomeUnknown bool
+
+	Attributes spanner.NullJSON
+}
+
+var rowColumns = []string{
+	"InboxId", "Consumer", "Scope", "DedupeKey", "LaneId", "Status", "ContentSha256", "PayloadSha256", "TransportKey",
+	"Subscription", "MessageId", "OrderingKey", "MessageType", "MessageVersion", "Route", "TenantId", "AggregateType",
+	"CorrelationId", "CausationId", "TraceParent", "CorrelationKey", "Reason", "LastErrorCode", "LastErrorMessage",
+	"EngineReference", "PayloadLocation", "ReplayOf", "ConflictsWith", "ReceivedAt", "OrderedAt", "PublishedAt",
+	"LastNotWaitingAt", "NextAttemptAt", "ProcessingStartedAt", "ProcessedAt", "FirstFailedAt", "LastFailedAt", "PurgeAfter",
+	"Sequence", "Attempts", "TechnicalFailures", "OutageFailures", "LostWorkers", "PatienceUsed", "PayloadBytes", "Blocks",
+	"Late", "HandedOver", "OutcomeUnknown", "Attributes",
+}
+
+func (r *storedRow) message() inbox.Message {
+	return inbox.Message{
+		ID: r.InboxId, Consumer: r.Consumer, Scope: r.Scope, DedupeKey: r.DedupeKey, TransportKey: r.TransportKey.StringVal,
+		Subscription: r.Subscription.StringVal, MessageID: r.MessageId.StringVal, OrderingKey: r.OrderingKey.StringVal,
+		PublishedAt: r.PublishedAt.Time, ReceivedAt: r.ReceivedAt,
+		Type: r.MessageType.StringVal, Version: r.MessageVersion.StringVal, Route: r.Route.StringVal, TenantID: r.TenantId.StringVal,
+		AggregateType: r.AggregateType.StringVal, CorrelationID: r.CorrelationId.StringVal, CausationID: r.CausationId.StringVal,
+		TraceParent: r.TraceParent.StringVal,
+		LaneID:      r.LaneId, Key: r.CorrelationKey.StringVal, Sequence: r.Sequence, OrderedAt: r.OrderedAt,
+		Status: inbox.Status(r.Status), Reason: inbox.Reason(r.Reason.StringVal), Blocks: r.Blocks, Late: r.Late,
+		HandedOver: r.HandedOver, Attempts: r.Attempts, TechnicalFailures: r.TechnicalFailures, OutageFailures: r.OutageFailures,
+		LostWorkers: r.LostWorkers, OutcomeUnknown: r.OutcomeUnknown, PatienceUsed: time.Duration(r.PatienceUsed) * time.Millisecond,
+		LastNotWaitingAt: r.LastNotWaitingAt.Time, NextAttemptAt: r.NextAttemptAt.Time, ProcessingStartedAt: r.ProcessingStartedAt.Time,
+		ProcessedAt: r.ProcessedAt.Time, FirstFailedAt: r.FirstFailedAt.Time, LastFailedAt: r.LastFailedAt.Time,
+		LastErrorCode: r.LastErrorCode.StringVal, LastErrorMessage: r.LastErrorMessage.StringVal, EngineReference: r.EngineReference.StringVal,
+		Attributes: textMap(r.Attributes), ContentSHA256: r.ContentSha256, PayloadSHA256: r.PayloadSha256, PayloadBytes: r.PayloadBytes,
+		PayloadLocation: r.PayloadLocation.StringVal, ReplayOf: r.ReplayOf.StringVal, ConflictsWith: r.ConflictsWith.StringVal,
+		PurgeAfter: r.PurgeAfter.Time,
+	}
+}
+
+// readMessages reads whole messages by key.
+func readMessages(ctx context.Context, txn reader, ids []string) (map[string]inbox.Message, error) {
+	messages := make(map[string]inbox.Message, len(ids))
+	if len(ids) == 0 {
+		return messages, nil
+	}
+	rows := txn.ReadWithOptions(ctx, "Messages", keySet(ids), rowColumns, &spanner.ReadOptions{RequestTag: "inbox-show"})
+	err := rows.Do(func(row *spanner.Row) error {
+		var stored storedRow
+		if err := row.ToStruct(&stored); err != nil {
+			return err
+		}
+		messages[stored.InboxId] = stored.message()
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read messages: %w", err)
+	}
+	return messages, nil
+}
+
+// readRows reads whole messages by key, and counts their deliveries: two reads for up to a thousand of them. Redeliveries
+// are at most inbox.MaxDeliveries rows a message.
+func readRows(ctx context.Context, txn reader, ids []string) (map[string]Row, error) {
+	found := make(map[string]Row, len(ids))
+	for chunk := range slices.Chunk(ids, 1000) {
+		messages, err := readMessages(ctx, txn, chunk)
+		if err != nil {
+			return nil, err
+		}
+		var prefixes []spanner.KeySet
+		for _, id := range chunk {
+			prefixes = append(prefixes, spanner.Key{id}.AsPrefix())
+		}
+		redeliveries := map[string]int64{}
+		rows := txn.ReadWithOptions(ctx, "Deliveries", spanner.KeySets(prefixes...), []string{"InboxId"}, &spanner.ReadOptions{RequestTag: "inbox-show"})
+		err = rows.Do(func(row *spanner.Row) error {
+			var id string
+			err := row.Columns(&id)
+			redeliveries[id]++
+			return err
+		})
+		if err != nil {
+			return nil, fmt.Errorf("count deliveries: %w", err)
+		}
+		for id, m := range messages {
+			found[id] = Row{Message: m, Deliveries: 1 + redeliveries[id]}
+		}
+	}
+	return found, nil
 }
