@@ -29,7 +29,7 @@ CREATE TABLE Messages (
   Sequence INT64 NOT NULL,
   OrderedAt TIMESTAMP NOT NULL,
   Status STRING(16) NOT NULL,
-  Reason STRING(32),
+  Reason STRING(64),
   Blocks BOOL NOT NULL DEFAULT (false),
   Late BOOL NOT NULL DEFAULT (false),
   HandedOver BOOL NOT NULL DEFAULT (false),
@@ -59,9 +59,9 @@ CREATE TABLE Messages (
   PurgeAt TIMESTAMP AS (IF(Status IN ('PROCESSED', 'DISCARDED'), PurgeAfter, NULL)) STORED,
   Queue INT64 NOT NULL AS (IF(Status IN ('RECEIVED', 'PROCESSING', 'RETRYING') OR (Status = 'PARKED' AND Blocks), 0, 1)) STORED,
   OpenShard INT64 AS (IF(Status IN ('RECEIVED', 'PROCESSING', 'RETRYING'), ABS(MOD(FARM_FINGERPRINT(InboxId), 16)), NULL)) STORED,
-  ParkedReason STRING(32) AS (IF(Status = 'PARKED', COALESCE(Reason, ''), NULL)) STORED,
+  ParkedReason STRING(64) AS (IF(Status = 'PARKED', COALESCE(Reason, ''), NULL)) STORED,
   CONSTRAINT MessagesStatusKnown CHECK (Status IN ('RECEIVED', 'PROCESSING', 'RETRYING', 'PROCESSED', 'PARKED', 'DISCARDED')),
-  CONSTRAINT MessagesCountsNotNegative CHECK (Attempts >= 0 AND TechnicalFailures >= 0 AND LostWorkers >= 0 AND PatienceUsed >= 0),
+  CONSTRAINT MessagesCountsNotNegative CHECK (Attempts >= 0 AND TechnicalFailures >= 0 AND OutageFailures >= 0 AND LostWorkers >= 0 AND PatienceUsed >= 0),
 ) PRIMARY KEY (InboxId), ROW DELETION POLICY (OLDER_THAN(PurgeAt, INTERVAL 0 DAY));
 
 -- The whole life of a lane; the prefix (LaneId, 0) is what it still has to pass, in its order.
