@@ -26,7 +26,7 @@ type listFlags struct {
 	config                       string
 	olderThan                    time.Duration
 	stuck, json                  bool
-	limit                        int
+	limit, scan                  int
 }
 
 func (a *app) listCommand() *cobra.Command {
@@ -36,7 +36,7 @@ func (a *app) listCommand() *cobra.Command {
 		Long: `List messages, the oldest first. Without filters all are listed: open, parked and finished ones.
 
 Open and parked messages are found by indexes. Finished ones are in no index by time: without --key a bounded slice of
-them, in the order of their ids, is looked at. A list that is not complete says so on standard error.
+the table (--scan), in the order of ids, is looked at. A list that is not complete says so on standard error.
 
 --key finds the lanes of a key. With a configuration its consumer, key spaces and order kinds are used; without one, the
 key space without a name, of --consumer or of every consumer found. Messages of routes with "order: none" have lanes of
@@ -57,6 +57,7 @@ their own, which no key leads to.`,
 	flags.Var(durationFlag{&f.olderThan}, "age", "the same as --older-than")
 	flags.BoolVar(&f.stuck, "stuck", false, "being handled, and the lease has ended: a relay is to take them over")
 	flags.IntVar(&f.limit, "limit", 1000, "at most so many")
+	flags.IntVar(&f.scan, "scan", 10_000, "look at so many rows at most where no index decides")
 	flags.StringVar(&f.config, "config", "", "a configuration file (default: $INBOX_CONFIG_FILE)")
 	flags.BoolVar(&f.json, "json", false, "one JSON object a line")
 	complete(cmd, "status", inbox.Statuses())
@@ -116,14 +117,14 @@ func (a *app) list(cmd *cobra.Command, f listFlags) error {
 		}
 		if listing.Bounded {
 			fmt.Fprintf(a.stderr, "not complete: %d rows were looked at, and there are more; messages that match may be missing. "+
-				"List by --key, or show a message by its id\n", max(spannerstore.MaxScanned, f.limit+1))
+				"List by --key, show a message by its id, or raise --scan\n", max(f.scan, f.limit+1))
 		}
 		return nil
 	})
 }
 
 func (f *listFlags) filter() (spannerstore.Filter, error) {
-	filter := spannerstore.Filter{Consumer: f.consumer, Route: f.route, OlderThan: f.olderThan, Stuck: f.stuck, Limit: f.limit}
+	filter := spannerstore.Filter{Consumer: f.consumer, Route: f.route, OlderThan: f.olderThan, Stuck: f.stuck, Limit: f.limit, Scan: f.scan}
 	for _, text := range f.statuses {
 		status := inbox.Status(strings.ToUpper(strings.TrimSpace(text)))
 		if !slices.Contains(inbox.Statuses(), status) {
@@ -136,6 +137,8 @@ func (f *listFlags) filter() (spannerstore.Filter, error) {
 	switch {
 	case f.limit < 1 || f.limit > maxListed:
 		return filter, usage("--limit is %d; it must be from 1 to %d", f.limit, maxListed)
+	case f.scan < 1:
+		return filter, usage("--scan is %d; it must be at least 1", f.scan)
 	case filter.Reason != "" && !slices.Contains(inbox.Reasons(), filter.Reason):
 		return filter, usage("--reason %q is none of %v", f.reason, inbox.Reasons())
 	case filter.Reason != "" && !onlyParked:

@@ -11,7 +11,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/pubsub-inbox/pubsub-inbox/internal/inbox"
-	"github.com/pubsub-inbox/pubsub-inbox/internal/spannerstore"
 )
 
 // everyStatus inserts one message of each status, and returns their ids by status.
@@ -265,6 +264,7 @@ func TestListRefusesWhatItDoesNotUnderstand(t *testing.T) {
 		{"a duration that is none", "--older-than soon", "75d"},
 		{"a negative duration", "--older-than -5m", "75d"},
 		{"a limit of nothing", "--limit 0", "--limit is 0"},
+		{"a scan of nothing", "--scan 0", "--scan is 0"},
 		{"an argument", "PARKED", "unknown command"},
 		{"a flag that is none", "--colour", "unknown flag"},
 		{"an empty key", "--key=", "--key is empty"},
@@ -290,28 +290,36 @@ func configOf(routes ...string) string {
 	return text
 }
 
-func TestListSaysWhenFinishedMessagesAreTooMany(t *testing.T) {
+func TestListSaysWhenItHasNotLookedAtEverything(t *testing.T) {
 	w := newWorld(t)
-	at := time.Now().Add(-time.Hour)
-	for from := 0; from <= spannerstore.MaxScanned; from += 2500 {
-		var some []*spanner.Mutation
-		for i := from; i < from+2500; i++ {
-			some = append(some, spanner.Insert("Messages",
-				[]string{"InboxId", "Consumer", "Scope", "DedupeKey", "LaneId", "Sequence", "OrderedAt", "ReceivedAt", "Status", "ContentSha256", "PayloadSha256", "PayloadBytes"},
-				[]any{fmt.Sprintf("%032x", i), consumer, "s", "d", "l", 0, at, at, "PROCESSED", "c", "p", 0}))
-		}
-		w.apply(some...)
+	for range 30 {
+		w.insert(row{key: "WO-1"})
+		w.finished("WO-2", "PROCESSED")
 	}
 	open := w.insert(row{})
-	w.tap.Reset()
-	got := w.ok("list", "--json", "--status", "DISCARDED,RECEIVED")
-	if ids := idsOf(objects(t, got.out)); len(ids) != 1 || ids[0] != open {
-		t.Errorf("listed %v, want %s", ids, open)
+	for _, test := range []struct {
+		name, args string
+		whole      bool
+	}{
+		{"finished messages", "--status DISCARDED --limit 5 --scan 20", false},
+		{"finished messages, all looked at", "--status DISCARDED --limit 5 --scan 100", true},
+		{"a filter that no index has", "--route nowhere --status RECEIVED --limit 1 --scan 2", false},
+		{"a filter that no index has, all looked at", "--route nowhere --status RECEIVED --limit 5 --scan 40", true},
+		{"a key with many", "--key WO-1 --status PARKED --limit 5 --scan 20", false},
+		{"a key with many, all looked at", "--key WO-1 --status PARKED --limit 5 --scan 40", true},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			w.t = t
+			w.tap.Reset()
+			got := w.ok(append([]string{"list", "--json", "--consumer", consumer}, strings.Fields(test.args)...)...)
+			if got.out != "" || strings.Contains(got.stderr, "not complete") == test.whole {
+				t.Errorf("%d bytes of output, standard error %q", len(got.out), got.stderr)
+			}
+		})
 	}
-	if !strings.Contains(got.stderr, "not complete") {
-		t.Errorf("it does not say that it is not complete: %q", got.stderr)
-	}
-	if rows := w.tap.Rows(); rows > spannerstore.MaxScanned+3 {
-		t.Errorf("%d rows were read", rows)
+	w.t = t
+	got := idsOf(w.listed("--status", "RECEIVED,DISCARDED", "--scan", "10", "--limit", "40"))
+	if len(got) != 31 || got[30] != open {
+		t.Errorf("%d messages, want the 31 open ones: what is finished must not take their place", len(got))
 	}
 }

@@ -191,3 +191,15 @@ func TestConfigCheck(t *testing.T) {
 		t.Errorf("changes in JSON: %+v, %v", r, err)
 	}
 }
+
+func TestRunFindsTheEmulatorByTheEnvironment(t *testing.T) {
+	w := newWorld(t)
+	id := w.insert(row{})
+	t.Setenv("SPANNER_EMULATOR_HOST", emulatortest.Spanner(t))
+	t.Setenv("SPANNER_DATABASE", w.db)
+	var out, stderr bytes.Buffer
+	code := run(t.Context(), []string{"list", "--json"}, nil, &out, &stderr, os.LookupEnv, time.Now)
+	if code != 0 || stderr.Len() > 0 || !strings.Contains(out.String(), id) {
+		t.Errorf("exit code %d, output %q, standard error %q", code, out.String(), stderr.String())
+	}
+}

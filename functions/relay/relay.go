@@ -64,6 +64,6 @@ func Options(lookup config.Lookup, w io.Writer) funcserver.Options {
 			return relayer.New(relayer.FromConfig(cfg, env.Revision), relayer.Deps{Store: store, Router: router, Engines: engines,
 				Log: log, Now: time.Now, After: time.After, NewID: wiring.NewID, Rand: wiring.NewRand}), nil
 		})
-		return wiring.Endpoint(relayer.Handler(relay.Get, f.Draining().Done()), auth, log), nil
+		return wiring.Endpoint(relayer.Handler(relay.Get, f.Draining().Done(), f.Cut().Done()), auth, log), nil
 	}}
 }

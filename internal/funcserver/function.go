@@ -173,6 +173,10 @@ func (f *Function) ready() error {
 // request's context ends.
 func (f *Function) Draining() context.Context { return f.draining }
 
+// Cut ends when calls under way have had their time, seven seconds after Draining. A request's context ends then too, but
+// also when its caller goes away, which need not cut off what the request has begun.
+func (f *Function) Cut() context.Context { return f.cut }
+
 // OnShutdown has run called after the last request, before the process ends: to close a client, or to flush. What was
 // given last runs first. The context ends when the process is about to.
 func (f *Function) OnShutdown(name string, run func(context.Context) error) {

@@ -15,9 +15,9 @@ import (
 //	400  the body is neither empty nor {"once": true|false}
 //	503  the store failed; the Summary says what was done before. The next run goes on
 //
-// stop ends when the process is told to end: nothing new is begun then. The request's context ends when calls under way
-// have had their time.
-func Handler(get func(context.Context) (*Relayer, error), stop <-chan struct{}) http.Handler {
+// stop ends when the process is told to end: nothing new is begun then. cut ends when calls under way have had their time.
+// A caller that goes away stops the run too, but cuts nothing off: what the engine was sent deserves its answer.
+func Handler(get func(context.Context) (*Relayer, error), stop, cut <-chan struct{}) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		var ask struct {
 			Once bool `json:"once"`
@@ -35,7 +35,7 @@ func Handler(get func(context.Context) (*Relayer, error), stop <-chan struct{}) 
 			http.Error(w, "not ready", http.StatusServiceUnavailable)
 			return
 		}
-		summary, err := relayer.Run(r.Context(), ask.Once, stop, r.Context().Done())
+		summary, err := relayer.Run(r.Context(), ask.Once, stop, cut)
 		status := http.StatusOK
 		if err != nil && !errors.Is(err, context.Canceled) {
 			status = http.StatusServiceUnavailable

@@ -61,7 +61,7 @@ func (w worker) one(ctx context.Context, m *inbox.Message, first bool) inbox.Res
 	content, ok, err := w.load.get(ctx, m)
 	if err != nil {
 		w.Log.ErrorContext(ctx, "loading a message failed", "inboxId", m.ID, "error", err)
-		return w.notStarted(m)
+		return w.finish(m, w.Now(), notAsked("LOAD", "its payload could not be read from the database"))
 	}
 	if !ok {
 		return w.notStarted(m) // deleted by hand: there is nothing to settle either
@@ -93,6 +93,11 @@ type outcome struct {
 	local  bool         // no engine was asked
 }
 
+// notAsked is a failure of our own: it is tried again with backoff, so that it cannot spin.
+func notAsked(code, detail string) outcome {
+	return outcome{Result: engine.Result{Verdict: engine.Technical, Code: code, Detail: detail}, local: true}
+}
+
 // mayStart reports whether a call may begin: nothing starts that its lease might not outlast.
 func (w worker) mayStart(eng engine.Engine) bool {
 	return !w.stopped() && w.outlasts(eng)
@@ -116,7 +121,7 @@ func (w worker) correlate(ctx context.Context, eng engine.Engine, m *inbox.Messa
 	}
 	if err != nil {
 		w.Log.ErrorContext(ctx, "evaluating a route failed", "inboxId", m.ID, "route", m.Route, "error", err)
-		return outcome{Result: engine.Result{Verdict: engine.NotStarted}, local: true}
+		return notAsked("ROUTE", "its route could not be evaluated")
 	}
 	delivery := engine.Delivery{
 		InboxID: m.ID, Attempt: m.Attempts, Consumer: w.Consumer, Route: m.Route, Message: call.Message, Key: m.Key,

@@ -53,16 +53,17 @@ func (r *route) decide(in *expr.Input) Decision {
 		*t.into(&d) = inbox.Text(value, inbox.MaxType)
 	}
 	if r.key != nil {
-		key, reason := keyText(r.key, in, inbox.MaxKey)
+		key, reason, _ := keyText(r.key, in, inbox.MaxKey)
 		if reason != "" {
 			park("key", r.Key.Text, reason)
 		}
 		d.Key = key
 	}
 	if r.dedupe != nil {
-		key, reason := keyText(r.dedupe, in, inbox.MaxDedupeKey)
-		if reason == "" && key == "" {
-			reason = "it is empty, null, or a field that it reads is missing: nothing to recognise the event by"
+		key, reason, missing := keyText(r.dedupe, in, inbox.MaxDedupeKey)
+		if missing {
+			// An expression that failed is no statement about the event; an empty or null value is: it has no id of its own.
+			reason = "a field that it reads is missing: nothing to recognise the event by"
 		}
 		if reason != "" {
 			park("dedupe", r.Dedupe.Text, reason)
@@ -83,21 +84,22 @@ func (r *route) decide(in *expr.Input) Decision {
 	return d
 }
 
-// keyText returns a key, or why the value cannot be one. A value that is not there is no fault, and no key.
-func keyText(p *expr.Program, in *expr.Input, limit int) (key, reason string) {
+// keyText returns a key, or why the value cannot be one. A value that is not there is no key; missing says that a field
+// which the expression reads is not there.
+func keyText(p *expr.Program, in *expr.Input, limit int) (key, reason string, missing bool) {
 	key, err := p.Key(in)
 	var fault *expr.Fault
 	switch {
 	case errors.As(err, &fault) && fault.Missing:
-		return "", ""
+		return "", "", true
 	case err != nil:
-		return "", err.Error()
+		return "", err.Error(), false
 	case len(key) > limit:
-		return "", fmt.Sprintf("the key has %d bytes, its column holds %d", len(key), limit)
+		return "", fmt.Sprintf("the key has %d bytes, its column holds %d", len(key), limit), false
 	case !utf8.ValidString(key):
-		return "", "the key is not valid UTF-8"
+		return "", "the key is not valid UTF-8", false
 	}
-	return key, ""
+	return key, "", false
 }
 
 // source returns the text of a descriptive expression.

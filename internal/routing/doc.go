@@ -14,7 +14,8 @@
 //	causationId
 //	key                            null, empty, or a missing field: a lane of its own; anything else that is no string,
 //	                               number or bool, or fails: CONTRACT, because a quiet loss of the order would be found late
-//	dedupe                         CONTRACT, under the transport identity
+//	dedupe                         null or empty: the transport identity; a missing field, or anything else that is no
+//	                               string, number or bool, or fails: CONTRACT, under the transport identity
 //	sequence                       CONTRACT
 //	message, variables             a ContractError
 //

@@ -114,11 +114,11 @@ func TestKeysAreExactAndTheirFaultsHaveReasons(t *testing.T) {
 	}
 }
 
-func TestADedupeKeyThatIsNotThereParksUnderTheTransportIdentity(t *testing.T) {
-	const nothing = "it is empty, null, or a field that it reads is missing: nothing to recognise the event by"
+func TestADedupeExpressionThatFailsParksUnderTheTransportIdentity(t *testing.T) {
+	const nothing = "a field that it reads is missing: nothing to recognise the event by"
 	for payload, want := range map[string]string{
 		`{"d": "e-1"}`: "", `{"d": 9007199254740993}`: "",
-		`{}`: nothing, `{"d": null}`: nothing, `{"d": ""}`: nothing, `x`: nothing,
+		`{}`: nothing, `x`: nothing,
 		`{"d": []}`: "it is neither a string nor a number nor a bool",
 		`{"d": "` + strings.Repeat("d", 4097) + `"}`: "the key has 4097 bytes, its column holds 4096",
 	} {
@@ -131,6 +131,12 @@ func TestADedupeKeyThatIsNotThereParksUnderTheTransportIdentity(t *testing.T) {
 		}
 		if d.Park != inbox.Contract || d.DedupeKey != "" || d.ParkDetail != "dedupe (payload.d): "+want || d.Key != "e-1" {
 			t.Errorf("%.40s: got %+v, want %q", payload, d, want)
+		}
+	}
+	for _, payload := range []string{`{"d": null}`, `{"d": ""}`} {
+		d := router(t, "name: r\ndedupe: payload.d").Route(message(payload))
+		if d.Park != "" || d.DedupeKey != "" {
+			t.Errorf("%s has no id of its own, and nothing is wrong with it: got %+v", payload, d)
 		}
 	}
 	d := router(t, "name: r\ndedupe: hash([payload.a, payload.b])").Route(message(`{"a": null, "b": ""}`))
@@ -180,7 +186,7 @@ func TestDescriptionsAreEmptyWhereTheyFailAndCutWhereTheyAreTooLong(t *testing.T
 func TestAllFaultsOfAMessageAreInItsDetailAndNoneOfItsValues(t *testing.T) {
 	d := router(t, "name: r\nkey: int(payload.secret)\ndedupe: payload.secret.deeper\norder: sequence\nsequence: payload.secret\nparked: block").
 		Route(message(`{"secret": "hunter2"}`))
-	want := "key (int(payload.secret)): it cannot be evaluated for this message; dedupe (payload.secret.deeper): it is empty, null, or a " +
+	want := "key (int(payload.secret)): it cannot be evaluated for this message; dedupe (payload.secret.deeper): a " +
 		"field that it reads is missing: nothing to recognise the event by; sequence (payload.secret): it is not an integer"
 	if d.ParkDetail != want || d.Park != inbox.Contract || !d.Blocks || d.Order != inbox.OrderSequence {
 		t.Errorf("got %+v", d)

@@ -14,9 +14,6 @@ import (
 	"github.com/pubsub-inbox/pubsub-inbox/internal/inbox"
 )
 
-// MaxScanned bounds how many rows of an index, or of finished rows in id order, one read of a list looks at.
-const MaxScanned = 10_000
-
 // Filter says which messages a list shows. The zero value of each field shows all.
 type Filter struct {
 	Consumer  string
@@ -29,13 +26,15 @@ type Filter struct {
 	// relay runs.
 	Stuck bool
 	Limit int // at least 1
+	// Scan bounds how many rows one read looks at, of an index or of the table in id order; at least Limit + 1.
+	Scan int
 }
 
 // Listing is what a list found, by time of receipt and id.
 type Listing struct {
 	Rows []Row
 	More bool // more match than the limit allows
-	// Bounded: a read ended at MaxScanned, so that rows that match may be missing.
+	// Bounded: a read ended at Scan, so that rows that match may be missing.
 	Bounded bool
 }
 
@@ -46,6 +45,7 @@ func (s *Store) List(ctx context.Context, f Filter) (Listing, error) {
 	txn := s.client.ReadOnlyTransaction()
 	defer txn.Close()
 	l := &lister{Filter: f, txn: txn}
+	l.Scan = max(f.Scan, f.Limit+1)
 	if f.Stuck {
 		l.Statuses = []inbox.Status{inbox.Processing}
 	}
@@ -249,7 +249,7 @@ func (l *lister) read(ctx context.Context, index oldestIndex, keys spanner.KeySe
 	}
 	limit, enough := l.Limit+1, l.Limit+1
 	if l.Route != "" || (index.lane && len(l.Statuses) > 0) {
-		limit = max(MaxScanned, limit)
+		limit = l.Scan
 	}
 	if l.Stuck {
 		enough = limit // which of them match shows later
@@ -279,7 +279,7 @@ func (l *lister) read(ctx context.Context, index oldestIndex, keys spanner.KeySe
 func (l *lister) finished(ctx context.Context) ([]candidate, error) {
 	var found []candidate
 	read := 0
-	limit := max(MaxScanned, l.Limit+1)
+	limit := l.Scan
 	columns := []string{"InboxId", "Consumer", "ReceivedAt", "Status", "Route"}
 	err := l.scan(ctx, spanner.AllKeys(), columns, spanner.ReadOptions{Limit: limit}, func(row *spanner.Row) (bool, error) {
 		read++
@@ -311,7 +311,7 @@ func (l *lister) ofLanes(ctx context.Context) ([]candidate, error) {
 	}
 	var found []candidate
 	read := 0
-	limit := max(MaxScanned, l.Limit+1)
+	limit := l.Scan
 	columns := []string{"InboxId", "LaneId", "ReceivedAt", "Status", "Route"}
 	options := spanner.ReadOptions{Index: "MessagesByLane", Limit: limit}
 	err := l.scan(ctx, spanner.KeySets(prefixes...), columns, options, func(row *spanner.Row) (bool, error) {

@@ -111,7 +111,7 @@ func (p *Program) Key(in *Input) (string, error) {
 		}
 		return d.canonical(), nil
 	case types.Null:
-		return "", faultNull
+		return "", nil
 	case types.Double:
 		return "", &Fault{Reason: "it is computed in floating point, which is not exact"}
 	}
