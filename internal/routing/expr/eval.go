@@ -90,7 +90,7 @@ func (p *Program) Text(in *Input) (string, error) {
 }
 
 // Key evaluates to the text of a key. Equal numbers have one text (1, 1.0 and 10e-1 are "1"), different ones have two,
-// and a string has its own: "7" and 7 are one key. Null is missing.
+// and a string has its own: "7" and 7 are one key. Null is the empty text.
 func (p *Program) Key(in *Input) (string, error) {
 	v, fault := p.eval(in)
 	if fault != nil {

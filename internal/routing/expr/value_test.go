@@ -192,7 +192,7 @@ func TestWhatHasNoValueSaysWhyWithoutTheValue(t *testing.T) {
 		want    string
 	}{
 		{`payload.nothing`, key, true, "a field that it reads is missing"},
-		{`payload.nil`, key, true, "it is null"},
+		{`payload.nil`, key, false, ""},
 		{`payload.nil.deeper`, key, true, "a field that it reads is missing"},
 		{`payload.list[99]`, key, true, "a field that it reads is missing"},
 		{`payload.list.nothing`, key, true, "a field that it reads is missing"},
