@@ -32,6 +32,9 @@ type BreakerPolicy struct {
 	Min, Max time.Duration // between probes
 }
 
+// MaxThrottle bounds how long an engine can have itself left alone: whatever it asks for, it is probed by then.
+const MaxThrottle = time.Hour
+
 // EngineEvent is what one call says about its engine.
 type EngineEvent struct {
 	Kind       EngineEventKind
@@ -63,8 +66,9 @@ func (e *EngineState) Probing(now time.Time) bool { return e.ProbeUntil.After(no
 // Closed reports whether calls may pass freely.
 func (e *EngineState) Closed() bool { return e.OpenUntil.IsZero() && e.PausedAt.IsZero() }
 
-// Apply returns the state after the event, and whether it changed. Events of calls that were under way when the breaker
-// opened do not push it further: only the probe's own outcome does, or one seen after the waiting time.
+// Apply returns the state after the event, and whether it changed. Failures of calls that were under way when the breaker
+// opened do not push it further: only the probe's own outcome does, or one seen after the waiting time. A time that the
+// engine itself asks for is kept in any case.
 func (e EngineState) Apply(ev EngineEvent, now time.Time, policy BreakerPolicy) (EngineState, bool) {
 	isProbe := ev.Owner != "" && ev.Owner == e.ProbeOwner
 	switch ev.Kind {
@@ -83,14 +87,22 @@ func (e EngineState) Apply(ev EngineEvent, now time.Time, policy BreakerPolicy) 
 		if ev.InboxID != e.LastFailedInboxID {
 			e.Failures, e.LastFailedInboxID = e.Failures+1, ev.InboxID
 		}
+		var reason string
+		var wait time.Duration
 		open := !e.OpenUntil.IsZero()
-		switch {
-		case open && !isProbe && e.OpenUntil.After(now):
-		case open, e.Failures >= policy.Failures:
-			e.open(OpenTechnical, Backoff(policy.Min, policy.Max, e.Openings+1), now)
+		underWay := open && !isProbe && e.OpenUntil.After(now)
+		if !underWay && (open || e.Failures >= policy.Failures) {
+			reason, wait = OpenTechnical, Backoff(policy.Min, policy.Max, e.Openings+1)
 		}
-		if ev.Kind == EngineThrottled && ev.RetryAfter > 0 && now.Add(ev.RetryAfter).After(e.OpenUntil) {
-			e.open(OpenThrottled, ev.RetryAfter, now)
+		if asked := min(ev.RetryAfter, MaxThrottle); ev.Kind == EngineThrottled && asked > wait && now.Add(asked).After(e.OpenUntil) {
+			reason, wait = OpenThrottled, asked
+		}
+		switch {
+		case reason == "":
+		case underWay: // the engine's own word counts, but not as one more opening
+			e.OpenReason, e.OpenUntil = reason, now.Add(wait)
+		default:
+			e.open(reason, wait, now)
 		}
 		return e, true
 	case EngineRefusedUs:

@@ -203,7 +203,7 @@ func (p *claimPlanner) lost(m *Message) {
 
 func (p *claimPlanner) rest(lane Lane, rest Rest) {
 	lane.LeaseOwner, lane.LeaseUntil, lane.WokenAt = "", time.Time{}, time.Time{}
-	lane.DueAt, lane.WhyNotDue = rest.DueAt, rest.WhyNotDue
+	lane.DueAt, lane.WhyNotDue, lane.PurgeAt = rest.DueAt, rest.WhyNotDue, time.Time{}
 	if rest.Empty {
 		lane.PurgeAt = lane.End(p.latest, p.Retention)
 	}
@@ -242,9 +242,11 @@ func (p *claimPlanner) choose(runnable []candidate) {
 	share := (p.Batch + len(p.probes) - 1) / max(1, len(p.probes))
 	var second []candidate
 	for i, c := range others {
-		best, ok := p.probes[c.engine]
-		switch policy := p.Engines[c.engine]; {
-		case !p.pass(c, ok && best == i):
+		policy := p.Engines[c.engine]
+		// Who cannot be taken must not hold the probe's place.
+		room := p.messages < p.Batch && p.taken[c.engine] < policy.Capacity
+		switch {
+		case !p.pass(c, room && p.probes[c.engine] == i):
 		case p.messages < p.Batch && p.taken[c.engine] < min(policy.Capacity, share):
 			p.take(c, p.run(c))
 		case policy.Defer && p.taken[c.engine] >= policy.Capacity:
@@ -348,6 +350,10 @@ func (p *claimPlanner) pass(c candidate, mayProbe bool) bool {
 // take claims the first n messages of the lane.
 func (p *claimPlanner) take(c candidate, n int) {
 	lane := c.lane
+	if why := lane.WhyNotDue; why != "" && why != WhyHeadWaits {
+		// Since the last answer nobody could be asked: that time uses no patience.
+		c.queue[0].LastNotWaitingAt = time.Time{}
+	}
 	lane.LeaseOwner, lane.LeaseToken, lane.LeaseUntil = p.Owner, lane.LeaseToken+1, p.latest.Add(p.Lease)
 	lane.DueAt, lane.WokenAt, lane.WhyNotDue, lane.PurgeAt = lane.LeaseUntil, time.Time{}, "", time.Time{}
 	claimed := ClaimedLane{Lane: lane}
