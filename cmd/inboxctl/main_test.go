@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"os"
 	"strings"
@@ -12,6 +13,7 @@ import (
 	database "cloud.google.com/go/spanner/admin/database/apiv1"
 	"cloud.google.com/go/spanner/admin/database/apiv1/databasepb"
 
+	"github.com/pubsub-inbox/pubsub-inbox/internal/emulators"
 	"github.com/pubsub-inbox/pubsub-inbox/internal/emulators/emulatortest"
 )
 
@@ -88,20 +90,26 @@ func TestADatabaseOutOfReachEndsWithTheTimeout(t *testing.T) {
 
 func TestMigrate(t *testing.T) {
 	w := newWorld(t)
-	parent, _, _ := strings.Cut(w.db, "/databases/")
+	parent, id, _ := strings.Cut(w.db, "/databases/")
+	id = "u" + id[1:] // as random as that of the world
 	admin, err := database.NewDatabaseAdminClient(t.Context(), emulatortest.ClientOptions(t)...)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer admin.Close()
-	op, err := admin.CreateDatabase(t.Context(), &databasepb.CreateDatabaseRequest{Parent: parent, CreateStatement: "CREATE DATABASE unmigrated"})
+	op, err := admin.CreateDatabase(t.Context(), &databasepb.CreateDatabaseRequest{Parent: parent, CreateStatement: "CREATE DATABASE " + id})
 	if err == nil {
 		_, err = op.Wait(t.Context())
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	name := parent + "/databases/unmigrated"
+	name := parent + "/databases/" + id
+	t.Cleanup(func() {
+		if err := emulators.DropDatabase(context.Background(), emulatortest.Spanner(t), name); err != nil {
+			t.Log(err)
+		}
+	})
 	w.refused(1, "inboxctl migrate", "list", "--database", name)
 	got := w.ok("migrate", "--database", name)
 	if !strings.Contains(got.out, "applying 000001_") || !strings.Contains(got.out, name+": version 0 before, ") {

@@ -47,6 +47,14 @@ type SettleRequest struct {
 	PayloadRetention time.Duration
 	Breakers         map[string]BreakerPolicy
 	Poison           PoisonPolicy
+	// Again: an earlier try at some of it failed, and may have been committed all the same.
+	Again bool
+}
+
+// Settled is what became of a settlement.
+type Settled struct {
+	Plans  []SettlePlan
+	Failed []string // lanes of which nothing was written, as far as is known
 }
 
 // Stored is what the transaction finds of a message that is to be settled.

@@ -27,7 +27,7 @@ type Store interface {
 	Scan(ctx context.Context, consumer string, limit int, rng *rand.Rand) (lanes []string, clock inbox.Clock, more bool, err error)
 	Claim(ctx context.Context, req inbox.ClaimRequest, clock inbox.Clock, rng *rand.Rand) (inbox.ClaimPlan, error)
 	Load(ctx context.Context, ids []string) (map[string]inbox.Content, error)
-	Settle(ctx context.Context, req inbox.SettleRequest, clock inbox.Clock) ([]inbox.SettlePlan, error)
+	Settle(ctx context.Context, req inbox.SettleRequest, clock inbox.Clock) (inbox.Settled, error)
 }
 
 // Router evaluates a route at an attempt. It answers with a *routing.ContractError where the message does not fit its

@@ -30,6 +30,9 @@ type run struct {
 	idle      bool      // the last scan found nothing to do
 	linger    time.Time // until when idle is no reason to end: an engine is back, and lanes wait for it
 	storeErr  error
+
+	settleAgain time.Time // when what failed to be settled is tried again; zero: nothing did
+	wasCut      bool
 }
 
 // activeLane is a lane under this run's lease.
@@ -98,6 +101,7 @@ func (r *run) loop(ctx context.Context, stop, cut <-chan struct{}) error {
 			r.stop()
 		case <-cut:
 			cut = nil
+			r.wasCut = true
 			cutCalls()
 		}
 	}
@@ -147,7 +151,7 @@ func (r *run) complete() (lanes, open int) {
 }
 
 func (r *run) settleNow() bool {
-	if r.unsettled == 0 {
+	if r.unsettled == 0 || r.Now().Before(r.settleAgain) {
 		return false
 	}
 	complete, open := r.complete()
@@ -167,7 +171,7 @@ func (r *run) settleNow() bool {
 
 // claimable reports whether some engine has a free slot that nobody waits for.
 func (r *run) claimable() bool {
-	if r.stopped() {
+	if r.stopped() || !r.settleAgain.IsZero() {
 		return false
 	}
 	for name := range r.Engines {
@@ -266,42 +270,46 @@ func (r *run) storeFailed(ctx context.Context, doing string, err error) {
 }
 
 // settle writes what has come, on a context of its own: what was done must be written even if nobody waits for the run.
+// What fails is tried again until its lease ends; whoever claims then finds attempts of unknown outcome.
 func (r *run) settle(ctx context.Context) {
-	var req []inbox.LaneSettlement
-	messages := 0
-	var ends time.Time
+	req := r.settleRequest(nil)
+	req.Again = !r.settleAgain.IsZero()
 	for _, lane := range r.lanes {
-		if len(lane.results) == 0 {
-			continue
-		}
-		req = append(req, inbox.LaneSettlement{Lane: lane.lane, Results: lane.results, Release: lane.left == 0})
-		messages += len(lane.results)
-		if ends.IsZero() || lane.leaseEnds.Before(ends) {
-			ends = lane.leaseEnds
+		if len(lane.results) > 0 {
+			req.Lanes = append(req.Lanes, inbox.LaneSettlement{Lane: lane.lane, Results: lane.results, Release: lane.left == 0})
 		}
 	}
-	limit := max(r.transactionLimit(), ends.Sub(r.Now()))
-	settling, cancel := context.WithTimeout(context.WithoutCancel(ctx), limit)
+	settling, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.transactionLimit())
 	defer cancel()
-	plans, err := r.Store.Settle(settling, r.settleRequest(req), r.clock)
+	settled, err := r.Store.Settle(settling, req, r.clock)
+	r.settleAgain = time.Time{}
 	if err != nil {
-		// The leases run out, and whoever claims then finds attempts of unknown outcome.
 		r.storeErr = fmt.Errorf("settle: %w", err)
-		r.Log.ErrorContext(ctx, "settle failed", "error", err)
+		r.Log.ErrorContext(ctx, "settling failed", "lanes", len(settled.Failed), "error", err)
 	}
-	for _, plan := range plans {
+	for _, plan := range settled.Plans {
 		r.count(ctx, plan)
 	}
-	for _, settled := range req {
-		lane := r.lanes[settled.Lane.ID]
-		lane.results = nil
-		if settled.Release {
-			delete(r.lanes, settled.Lane.ID)
-		}
+	failed := map[string]bool{}
+	for _, id := range settled.Failed {
+		failed[id] = true
 	}
 	r.unsettled = 0
-	if r.gate.settled(messages) {
-		r.nextScan = time.Time{}
+	for _, s := range req.Lanes {
+		lane := r.lanes[s.Lane.ID]
+		if failed[s.Lane.ID] && !r.wasCut && r.Now().Before(lane.leaseEnds) {
+			r.unsettled += len(lane.results)
+			r.oldest = r.Now()
+			r.settleAgain = r.Now().Add(r.Poll)
+			continue
+		}
+		if r.gate.settled(len(lane.results)) {
+			r.nextScan = time.Time{}
+		}
+		lane.results = nil
+		if s.Release {
+			delete(r.lanes, s.Lane.ID)
+		}
 	}
 }
 

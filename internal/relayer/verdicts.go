@@ -32,7 +32,7 @@ type attempt struct {
 func (a attempt) settle(res engine.Result, rng *rand.Rand) inbox.Result {
 	m := *a.message
 	r := inbox.Result{Message: &m, Number: m.Attempts, Engine: a.engine, Verdict: string(res.Verdict), StartedAt: a.started, EndedAt: a.now}
-	r.Event = inbox.EngineEvent{Kind: eventKind(res.Verdict), InboxID: m.ID, Owner: a.owner, RetryAfter: res.RetryAfter, Error: res.Code + " " + res.Detail}
+	r.Event = inbox.EngineEvent{Kind: eventKind(res.Verdict), InboxID: m.ID, Owner: a.owner, RetryAfter: a.atMost(res.RetryAfter), Error: res.Code + " " + res.Detail}
 	if res.Reference != "" {
 		m.EngineReference = res.Reference
 	}
@@ -64,15 +64,14 @@ func (a attempt) settle(res engine.Result, rng *rand.Rand) inbox.Result {
 	case engine.Rejected:
 		a.park(&m, inbox.Rejected)
 	case engine.RetryAfter:
-		wait := min(max(res.RetryAfter, a.policy.RetryMin), max(a.policy.RetryMax, time.Hour))
+		wait := a.atMost(max(res.RetryAfter, a.policy.RetryMin))
 		a.retry(&m, wait)
 	case engine.Throttled:
 		// The engine's, not the message's: it never counts towards poison.
 		m.TechnicalFailures++
 		m.OutageFailures++
 		a.failed(&m)
-		wait := min(res.RetryAfter, max(a.policy.RetryMax, time.Hour))
-		a.retry(&m, max(wait, backoff(m.TechnicalFailures)))
+		a.retry(&m, max(a.atMost(res.RetryAfter), backoff(m.TechnicalFailures)))
 	case engine.Unauthorised:
 		return a.giveBack(r, &m, res)
 	case engine.NotStarted:
@@ -88,7 +87,7 @@ func (a attempt) settle(res engine.Result, rng *rand.Rand) inbox.Result {
 		a.retry(&m, wait)
 	default: // Technical
 		r.Technical = true
-		a.retry(&m, max(backoff(m.TechnicalFailures+1), min(res.RetryAfter, max(a.policy.RetryMax, time.Hour))))
+		a.retry(&m, max(backoff(m.TechnicalFailures+1), a.atMost(res.RetryAfter)))
 	}
 	m.LastErrorCode, m.LastErrorMessage = code(res), res.Detail
 	r.Attempt = &inbox.AttemptRecord{
@@ -96,6 +95,11 @@ func (a attempt) settle(res engine.Result, rng *rand.Rand) inbox.Result {
 		ErrorMessage: res.Detail, Engine: a.engine, Owner: a.owner,
 	}
 	return r
+}
+
+// atMost bounds how long an engine may ask us to wait.
+func (a attempt) atMost(wait time.Duration) time.Duration {
+	return min(wait, max(a.policy.RetryMax, time.Hour))
 }
 
 // notWaiting counts patience: the time between consecutive NotWaiting answers, so that outages do not use it.

@@ -18,31 +18,33 @@ type settleMode struct {
 }
 
 // Settle writes results in one transaction, each only where the lease and the recorded attempt still stand. Where the
-// transaction fails, each lane is settled alone, so that one bad row does not hold up the others; lanes that fail even
-// so are reported by the error, and their results by no plan.
-func (s *Store) Settle(ctx context.Context, req inbox.SettleRequest, clock inbox.Clock) ([]inbox.SettlePlan, error) {
-	plan, err := s.settle(ctx, req, clock, settleMode{})
+// transaction fails, each lane is settled alone, so that one bad row does not hold up the others. The error is the last
+// one met; lanes that failed even alone are named in the outcome, and may be tried again: what an earlier try committed
+// after all is recognised.
+func (s *Store) Settle(ctx context.Context, req inbox.SettleRequest, clock inbox.Clock) (inbox.Settled, error) {
+	mode := settleMode{again: req.Again}
+	plan, err := s.settle(ctx, req, clock, mode)
 	if err == nil {
-		return []inbox.SettlePlan{plan}, nil
+		return inbox.Settled{Plans: []inbox.SettlePlan{plan}}, nil
 	}
-	mode := settleMode{again: !definite(err)}
-	var plans []inbox.SettlePlan
+	mode.again = mode.again || !definite(err)
+	var settled inbox.Settled
 	var failed error
 	for _, lane := range req.Lanes {
 		one := req
 		one.Lanes = []inbox.LaneSettlement{lane}
-		plan, laneErr := s.settle(ctx, one, clock, mode)
-		if spanner.ErrCode(laneErr) == codes.NotFound {
-			plan, laneErr = s.settle(ctx, one, clock, settleMode{again: mode.again, keepPayloads: true})
+		plan, err := s.settle(ctx, one, clock, mode)
+		if spanner.ErrCode(err) == codes.NotFound {
+			plan, err = s.settle(ctx, one, clock, settleMode{again: mode.again, keepPayloads: true})
 		}
-		if laneErr != nil {
-			failed = fmt.Errorf("settle lane %s: %w", lane.Lane.ID, laneErr)
-			mode.again = mode.again || !definite(laneErr)
+		if err != nil {
+			failed = fmt.Errorf("settle lane %s: %w", lane.Lane.ID, err)
+			settled.Failed = append(settled.Failed, lane.Lane.ID)
 			continue
 		}
-		plans = append(plans, plan)
+		settled.Plans = append(settled.Plans, plan)
 	}
-	return plans, failed
+	return settled, failed
 }
 
 func (s *Store) settle(ctx context.Context, req inbox.SettleRequest, clock inbox.Clock, mode settleMode) (inbox.SettlePlan, error) {
