@@ -6,10 +6,12 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/pubsub-inbox/pubsub-inbox/internal/config"
+	"github.com/pubsub-inbox/pubsub-inbox/internal/wiring"
 )
 
 func (a *app) configCommand() *cobra.Command {
@@ -118,6 +120,16 @@ func (a *app) checked(r *report, file string, warn bool) (*config.Config, error)
 	for _, f := range faults {
 		r.Faults = append(r.Faults, jsonFault(f))
 		r.text = append(r.text, f.String())
+	}
+	if cfg != nil {
+		// The adapters have rules of their own. Secrets are set where the functions run.
+		_, err := wiring.Engines(cfg, func(string) (string, bool) { return "secret", true })
+		if err != nil {
+			for _, fault := range strings.Split(err.Error(), "\n") {
+				r.Faults = append(r.Faults, jsonFault{File: file, Path: "engines", Message: fault})
+				r.text = append(r.text, file+": engines: "+fault)
+			}
+		}
 	}
 	for _, w := range warnings {
 		if warn {

@@ -81,7 +81,11 @@ func (r *reader) lintEngine(path string, e Engine, used bool) {
 		r.warn(path+".timeout", "a call cut off after %s may have had its effect, and this engine is not idempotent: "+
 			"shorten the timeout, or let the engine recognise the inbox id", Duration(e.Timeout))
 	}
-	if !e.Idempotent && !e.Probe {
+	probed := e.Probe && e.Kind != "http"
+	if e.Probe && !probed {
+		r.warn(path+".probe", "an engine of kind http cannot be asked what became of a delivery, so this has no effect")
+	}
+	if !e.Idempotent && !probed {
 		r.warn(path, "neither idempotent nor probe: a call of unknown outcome parks its message as POSSIBLY_DELIVERED, "+
 			"and a claim takes one message for each free call")
 	}

@@ -2,6 +2,7 @@ package relayer
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"sync"
@@ -29,7 +30,8 @@ type run struct {
 	nextScan  time.Time
 	idle      bool      // the last scan found nothing to do
 	linger    time.Time // until when idle is no reason to end: an engine is back, and lanes wait for it
-	storeErr  error
+	storeErr  error     // the store's last failure, until it works again
+	lost      error     // results that could not be written before their lease ended
 
 	settleAgain time.Time // when what failed to be settled is tried again; zero: nothing did
 	wasCut      bool
@@ -74,7 +76,7 @@ func (r *run) loop(ctx context.Context, stop, cut <-chan struct{}) error {
 		default:
 		}
 		if r.stopped() && len(r.lanes) == 0 {
-			return r.storeErr
+			return errors.Join(r.storeErr, r.lost)
 		}
 		if r.settleNow() {
 			r.settle(ctx)
@@ -85,7 +87,7 @@ func (r *run) loop(ctx context.Context, stop, cut <-chan struct{}) error {
 			continue
 		}
 		if r.once && r.idle && len(r.lanes) == 0 && !r.Now().Before(r.linger) {
-			return r.storeErr
+			return errors.Join(r.storeErr, r.lost)
 		}
 		select {
 		case res := <-r.results:
@@ -209,7 +211,7 @@ func (r *run) claim(ctx, calls context.Context) {
 	}
 	r.clock = clock
 	if len(ids) == 0 {
-		r.idle = true
+		r.idle, r.storeErr = true, nil
 		return
 	}
 	ids, more = ids[:min(len(ids), r.Batch)], more || len(ids) > r.Batch
@@ -221,6 +223,7 @@ func (r *run) claim(ctx, calls context.Context) {
 		return
 	}
 	r.summary.Parked += plan.Parked
+	r.storeErr = nil // what failed before has been made good
 	for _, name := range plan.Unknown {
 		r.Log.ErrorContext(ctx, "a due message names a route or an engine that this configuration lacks; it waits a minute", "name", name)
 	}
@@ -233,9 +236,9 @@ func (r *run) claim(ctx, calls context.Context) {
 	}
 	if len(plan.Claimed) == 0 {
 		if len(plan.Lanes) == 0 {
-			// Due, and not for us now: somebody else's lease, or no room.
+			// Due, and not for us now: somebody else's lease, or no room. The next scan leaves leased lanes out.
 			r.nextScan = r.Now().Add(r.Poll)
-			r.idle = plan.Busy == 0 && !plan.Suspects
+			r.idle = !more && plan.Busy == 0 && !plan.Suspects
 		}
 		return
 	}
@@ -302,6 +305,9 @@ func (r *run) settle(ctx context.Context) {
 			r.oldest = r.Now()
 			r.settleAgain = r.Now().Add(r.Poll)
 			continue
+		}
+		if failed[s.Lane.ID] {
+			r.lost = fmt.Errorf("settle: results of lane %s are lost to the next run: %w", s.Lane.ID, err)
 		}
 		if r.gate.settled(len(lane.results)) {
 			r.nextScan = time.Time{}

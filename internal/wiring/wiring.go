@@ -4,12 +4,15 @@ package wiring
 
 import (
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"math"
 	"math/big"
 	mathrand "math/rand/v2"
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/google/uuid"
@@ -36,16 +39,19 @@ func NewRand() *mathrand.Rand {
 }
 
 // Engines makes the adapters that a configuration names. Secrets are read from the environment variables that it names.
+// The error joins the faults of all engines.
 func Engines(cfg *config.Config, lookup config.Lookup) (map[string]engine.Engine, error) {
 	engines := make(map[string]engine.Engine, len(cfg.Engines))
-	for name, e := range cfg.Engines {
-		made, err := newEngine(cfg, name, e, lookup)
+	var faults []error
+	for _, name := range slices.Sorted(maps.Keys(cfg.Engines)) {
+		made, err := newEngine(cfg, name, cfg.Engines[name], lookup)
 		if err != nil {
-			return nil, fmt.Errorf("engine %s: %w", name, err)
+			faults = append(faults, fmt.Errorf("engine %s: %w", name, err))
+			continue
 		}
 		engines[name] = made
 	}
-	return engines, nil
+	return engines, errors.Join(faults...)
 }
 
 func newEngine(cfg *config.Config, name string, e config.Engine, lookup config.Lookup) (engine.Engine, error) {
