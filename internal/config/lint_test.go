@@ -19,7 +19,7 @@ func TestWarningsNameWhatWorksAndIsProbablyNotMeant(t *testing.T) {
 		"an unreachable route":                       {"    message: OrderCompleted", "    message: A\n  - {name: b, engine: flow, message: B}", "8:6: routes[1]: no message reaches this route: routes[0] before it matches every one"},
 		"an unreachable route after true":            {"    message: OrderCompleted", "    message: A\n    match: '1 < 2'\n  - {name: b, engine: flow, message: B}", "9:6: routes[1]: no message reaches this route"},
 		"two orders in one key space":                {"    engine: flow", "    match: attributes.a == 'x'\n    key: payload.a\n    engine: flow\n    message: A\n  - name: b\n    key: payload.a\n    order: received\n    engine: flow", "12:5: routes[1].order: routes[0] orders the same keys by published"},
-		"a long timeout that is not idempotent":      {engine, `  flow: {kind: http, url: "https://flow.example", probe: true, timeout: 31s}`, "3:64: engines.flow.timeout: a call cut off after 31s may have had its effect"},
+		"a probe that kind http does not have":       {engine, `  flow: {kind: http, url: "https://flow.example", idempotent: true, probe: true}`, "engines.flow.probe: an engine of kind http cannot be asked"},
 		"neither idempotent nor probe":               {engine, `  flow: {kind: http, url: "https://flow.example"}`, "3:3: engines.flow: neither idempotent nor probe"},
 		"credentials over plain http":                {engine, `  flow: {kind: http, url: "http://flow.example", idempotent: true, auth: {kind: bearer, tokenEnv: T}}`, "3:22: engines.flow.url: the credentials go over plain http"},
 		"an engine that nobody uses":                 {engine, engine + "\n" + strings.Replace(engine, "flow:", "unused:", 1), "4:3: engines.unused: no route uses this engine"},
@@ -55,4 +55,17 @@ func TestWhatIsMeantIsNotWarnedOf(t *testing.T) {
 			t.Errorf("%s: got %v, %v", name, err, warnings)
 		}
 	}
+}
+
+func TestALongTimeoutIsWarnedOfWhereTheEngineIsNotIdempotent(t *testing.T) {
+	_, warnings, err := Parse("f.yaml", []byte(replace(t, minimal, engine, `  flow: {kind: http, url: "https://flow.example", timeout: 31s}`)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, w := range warnings {
+		if strings.Contains(w.String(), "engines.flow.timeout: a call cut off after 31s may have had its effect") {
+			return
+		}
+	}
+	t.Errorf("got %v, want one of the timeout", warnings)
 }
