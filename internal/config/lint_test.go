@@ -58,7 +58,7 @@ func TestWhatIsMeantIsNotWarnedOf(t *testing.T) {
 }
 
 func TestALongTimeoutIsWarnedOfWhereTheEngineIsNotIdempotent(t *testing.T) {
-	_, warnings, err := Parse("f.yaml", []byte(replace(t, minimal, engine, `  flow: {kind: http, url: "https://flow.example", timeout: 31s}`)))
+	_, warnings, err := Parse("f.yaml", []byte(replace(t, minimal, `  flow: {kind: http, url: "https://flow.example/messages", idempotent: true}`, `  flow: {kind: http, url: "https://flow.example", timeout: 31s}`)))
 	if err != nil {
 		t.Fatal(err)
 	}
