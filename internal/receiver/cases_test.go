@@ -3,8 +3,8 @@ package receiver_test
 import (
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
-	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -118,10 +118,14 @@ func TestC005EveryAlphabetOfBase64GivesTheSameBytesAndOtherTextIsKeptRaw(t *test
 // unreadable is the row of a push that was kept as it came.
 func unreadable(id string, body []byte, why string) row {
 	var push struct{ Message json.RawMessage }
-	if err := json.Unmarshal(body, &push); err != nil {
+	var inner struct{ PublishTime string }
+	if err := errors.Join(json.Unmarshal(body, &push), json.Unmarshal(push.Message, &inner)); err != nil {
 		panic(err)
 	}
 	want := plain(id, string(body), nil)
+	if inner.PublishTime == "" {
+		want.PublishedAt, want.OrderedAt = time.Time{}, wallClock
+	}
 	want.Status, want.Reason, want.Error = "PARKED", "UNREADABLE", why
 	want.Route, want.Attributes, want.ContentType = "", nil, "application/json"
 	want.Content = inbox.SHA256(push.Message)
@@ -262,43 +266,6 @@ func TestC018AnOddAttributeParksTheWholeMessageByNameAndAHundredAreKept(t *testi
 	}
 }
 
-func TestC018AnAttributeThatIsTooLongForAKeyParksTheMessageBeforeTheCommit(t *testing.T) {
-	tests := []struct {
-		name   string
-		routes string
-		length int
-		place  string
-		why    string
-	}{
-		{"a key", orderRoute, 1025, "PARKED/CONTRACT", "key (attributes.orderId): the key has 1025 bytes, its column holds 1024"},
-		{"the longest key", orderRoute, 1024, "RECEIVED", ""},
-		{"a dedupe key", `
-  - {name: any, dedupe: attributes.orderId, engine: e, message: M}`, 4097, "PARKED/CONTRACT",
-			"dedupe (attributes.orderId): the key has 4097 bytes, its column holds 4096"},
-		{"the longest dedupe key", `
-  - {name: any, dedupe: attributes.orderId, engine: e, message: M}`, 4096, "RECEIVED", ""},
-		{"a type", `
-  - {name: any, type: attributes.orderId, engine: e, message: M}`, 257, "PARKED/CONTRACT",
-			"type (attributes.orderId): the text has 257 bytes, its column holds 256"},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			w := newWorld(t, tt.routes)
-			body := message{ID: "1", Attributes: map[string]string{"orderId": strings.Repeat("é", tt.length/2) + strings.Repeat("x", tt.length%2)}}.body(t)
-			if diff := cmp.Diff([]int{204, 204}, w.postAll([][]byte{body, body})); diff != "" {
-				t.Error(diff)
-			}
-			r := w.one()
-			if diff := cmp.Diff([]string{tt.place, tt.why}, []string{r.place(), r.Error}); diff != "" {
-				t.Error(diff)
-			}
-			if n := w.count("Lanes"); tt.why != "" && n != 0 {
-				t.Errorf("%d lanes know of a message that was parked on arrival", n)
-			}
-		})
-	}
-}
-
 func TestC026EachStateOfAResourceIsARowInTheOrderOfItsPublication(t *testing.T) {
 	w := newWorld(t, `
   - {name: builds, type: attributes.status, key: attributes.buildId, engine: e, message: M}`)
@@ -416,54 +383,4 @@ func TestC083AnUnmappedKindIsParkedAndTheOthersShareTheirTokensLane(t *testing.T
 	if n := w.count("Lanes"); n != 1 {
 		t.Errorf("%d lanes, want 1", n)
 	}
-}
-
-func TestC015WhatAPushLooksLikeOutsideDecidesWhetherItIsReadAndNothingElse(t *testing.T) {
-	w := newWorld(t, anyRoute)
-	body := input(t, "C002")[0]
-	server := w.serve()
-	tests := []struct {
-		name    string
-		request *http.Request
-		want    int
-	}{
-		{"no content type", request(t, "POST", server, "/", body), 204},
-		{"text", request(t, "POST", server, "/", body, "Content-Type", "text/plain"), 204},
-		{"JSON with a character set", request(t, "POST", server, "/", body, "Content-Type", "application/json; charset=utf-8"), 204},
-		{"bytes", request(t, "POST", server, "/", body, "Content-Type", "application/octet-stream"), 204},
-		{"identity encoding", request(t, "POST", server, "/", body, "Content-Encoding", "identity"), 204},
-		{"gzip", request(t, "POST", server, "/", gzipped(t, body), "Content-Type", "application/json", "Content-Encoding", "gzip"), 415},
-		{"plain text called gzip", request(t, "POST", server, "/", body, "Content-Encoding", "gzip"), 415},
-		{"chunked", chunked(request(t, "POST", server, "/", body)), 204},
-		{"GET /push", request(t, "GET", server, "/push", nil), 404},
-		{"HEAD /push", request(t, "HEAD", server, "/push", nil), 404},
-		{"POST /push", request(t, "POST", server, "/push", body), 404},
-		{"GET /", request(t, "GET", server, "/", nil), 405},
-		{"HEAD /", request(t, "HEAD", server, "/", nil), 405},
-		{"PUT /", request(t, "PUT", server, "/", body), 405},
-		{"an empty body", request(t, "POST", server, "/", nil), 400},
-		{"an empty chunked body", chunked(request(t, "POST", server, "/", []byte{})), 400},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			resp, err := http.DefaultClient.Do(tt.request)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer resp.Body.Close()
-			text := drain(t, resp.Body)
-			if resp.StatusCode != tt.want {
-				t.Errorf("status %d, want %d", resp.StatusCode, tt.want)
-			}
-			if silent := tt.want == 204 || tt.request.Method == "HEAD"; silent != (text == "") {
-				t.Errorf("body %q", text)
-			}
-			if allow := resp.Header.Get("Allow"); (tt.want == 405) != (allow == "POST") {
-				t.Errorf("Allow %q", allow)
-			}
-		})
-	}
-	want := plain("9100000000000102", orderJSON, nil)
-	want.OrderingKey, want.Deliveries = "WO-4711", 5
-	checkRow(t, want, w.one())
 }

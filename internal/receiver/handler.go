@@ -37,9 +37,6 @@ func Handler(get func(ctx context.Context) (*Receiver, error), log Logger) http.
 			w.WriteHeader(status)
 			return
 		}
-		if status == http.StatusMethodNotAllowed {
-			w.Header().Set("Allow", http.MethodPost)
-		}
 		http.Error(w, sentence, status)
 	})
 }
@@ -51,8 +48,8 @@ type Logger interface {
 }
 
 func receive(ctx context.Context, w http.ResponseWriter, r *http.Request, get func(context.Context) (*Receiver, error), log Logger) (int, string) {
-	refuse := func(status int, sentence string) (int, string) {
-		log.WarnContext(ctx, "request refused: no row", "status", status, "why", sentence)
+	refuse := func(status int, sentence string, ids ...any) (int, string) {
+		log.WarnContext(ctx, "request refused: no row", append([]any{"status", status, "why", sentence}, ids...)...)
 		return status, sentence
 	}
 	if encoding := r.Header.Get("Content-Encoding"); encoding != "" && encoding != "identity" {
@@ -63,6 +60,8 @@ func receive(ctx context.Context, w http.ResponseWriter, r *http.Request, get fu
 	switch {
 	case errors.As(err, &tooLarge):
 		return refuse(http.StatusRequestEntityTooLarge, ErrTooLarge.Error())
+	case err != nil && ctx.Err() != nil: // we stopped reading, because the process ends or the time is up
+		return refuse(http.StatusServiceUnavailable, "the request body was not awaited; deliver again")
 	case err != nil:
 		return refuse(http.StatusBadRequest, "the request body broke off")
 	}
@@ -72,6 +71,10 @@ func receive(ctx context.Context, w http.ResponseWriter, r *http.Request, get fu
 		return http.StatusServiceUnavailable, "not ready; deliver again"
 	}
 	_, err = rec.Receive(ctx, body)
+	var ids []any
+	if m, ok := errors.AsType[*MessageError](err); ok {
+		ids = []any{"inboxId", m.InboxID, "messageId", m.MessageID, "subscription", m.Subscription}
+	}
 	var notAPush *pushmsg.NotAPushError
 	switch {
 	case err == nil:
@@ -79,9 +82,9 @@ func receive(ctx context.Context, w http.ResponseWriter, r *http.Request, get fu
 	case errors.As(err, &notAPush):
 		return refuse(http.StatusBadRequest, notAPush.Sentence)
 	case errors.Is(err, ErrTooLarge):
-		return refuse(http.StatusRequestEntityTooLarge, err.Error())
+		return refuse(http.StatusRequestEntityTooLarge, err.Error(), ids...)
 	}
-	log.ErrorContext(ctx, "storing a message failed", "error", err)
+	log.ErrorContext(ctx, "storing a message failed", append([]any{"error", err}, ids...)...)
 	return http.StatusServiceUnavailable, "not stored; deliver again"
 }
 

@@ -13,6 +13,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"time"
 
@@ -56,17 +57,36 @@ const (
 // ErrTooLarge: the payload is over what the inbox stores.
 var ErrTooLarge = errors.New("the payload is over the size limit")
 
+// MessageError is an error about a push whose ids are known.
+type MessageError struct {
+	InboxID, MessageID, Subscription string
+	Err                              error
+}
+
+func (e *MessageError) Error() string { return e.Err.Error() }
+
+// Unwrap returns the error itself.
+func (e *MessageError) Unwrap() error { return e.Err }
+
 // maxAttributes bounds what a row holds beside its payload, in bytes. Pub/Sub allows 100 attributes of 256 + 1024 bytes.
 const maxAttributes = 512 << 10
 
 // Receive stores one push. With a nil error a row for the delivery is committed. Errors: *pushmsg.NotAPushError,
-// ErrTooLarge; anything else is technical, or of unknown outcome.
+// ErrTooLarge; anything else is technical, or of unknown outcome. All but the first are a *MessageError.
 func (r *Receiver) Receive(ctx context.Context, body []byte) (Outcome, error) {
 	envelope, err := pushmsg.Parse(body)
 	if err != nil {
 		return "", err
 	}
 	a := r.arrival(envelope, body)
+	outcome, err := r.store(ctx, a, envelope, body)
+	if err != nil {
+		err = &MessageError{InboxID: a.Message.ID, MessageID: envelope.MessageID, Subscription: envelope.Subscription, Err: err}
+	}
+	return outcome, err
+}
+
+func (r *Receiver) store(ctx context.Context, a *inbox.Arrival, envelope *pushmsg.Envelope, body []byte) (Outcome, error) {
 	if len(a.Body) > inbox.MaxInlinePayload {
 		return "", ErrTooLarge
 	}
@@ -74,7 +94,9 @@ func (r *Receiver) Receive(ctx context.Context, body []byte) (Outcome, error) {
 	if errors.Is(err, inbox.ErrRefused) {
 		// The values are checked and cut before; if the database refuses one all the same, a redelivery would meet the same
 		// refusal, and so would the dead-letter topic. So it is kept in a form that cannot be refused.
-		r.Log.WarnContext(ctx, "the database refused a message; it is kept in raw form", "inboxId", a.Message.ID, "error", err)
+		// The database's text is not logged: it can quote the value ("Could not parse ... as an integer").
+		r.Log.WarnContext(ctx, "the database refused a message; it is kept in raw form", "inboxId", a.Message.ID,
+			"messageId", envelope.MessageID, "subscription", envelope.Subscription)
 		safe := r.safeForm(envelope, body, "the database refused its values")
 		if len(safe.Body) > inbox.MaxInlinePayload {
 			return "", ErrTooLarge
@@ -101,6 +123,7 @@ func (r *Receiver) record(ctx context.Context, a *inbox.Arrival, e *pushmsg.Enve
 // which is stored beside it, once.
 func (r *Receiver) repeated(ctx context.Context, a *inbox.Arrival, e *pushmsg.Envelope) (Outcome, error) {
 	m := &a.Message
+	same := contents(e)
 	conflict := *a
 	conflict.Message.ID = inbox.ConflictID(m.Consumer, m.Scope, m.DedupeKey, m.ContentSHA256)
 	for range 2 { // a second look where another delivery of the same conflict came first
@@ -113,7 +136,7 @@ func (r *Receiver) repeated(ctx context.Context, a *inbox.Arrival, e *pushmsg.En
 			return "", fmt.Errorf("message %s exists and is not to be found: it may be on its way out", m.ID)
 		}
 		for _, k := range append([]inbox.Known{*owner}, known...) {
-			if k.ContentSHA256 == m.ContentSHA256 {
+			if slices.Contains(same, k.ContentSHA256) {
 				return Repeat, r.redelivered(ctx, k, e)
 			}
 		}
@@ -128,6 +151,17 @@ func (r *Receiver) repeated(ctx context.Context, a *inbox.Arrival, e *pushmsg.En
 		}
 	}
 	return "", fmt.Errorf("message %s: its conflicting content exists and is not to be found", m.ID)
+}
+
+// contents are the hashes under which a row may have kept this message: as it was read, and in raw form. Which of them it
+// was can differ between two deliveries: where the database refused a value once, where a commit that looked refused was
+// executed after all, or where an earlier revision could not read what this one can.
+func contents(e *pushmsg.Envelope) []string {
+	raw := inbox.SHA256(e.RawMessage)
+	if e.Unreadable != "" {
+		return []string{raw}
+	}
+	return []string{inbox.ContentSHA256(e.Data, e.Attributes), raw}
 }
 
 // own returns the row that the push owns: by its transport key, whatever identity the row has, else by its identity.

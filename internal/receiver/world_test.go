@@ -7,11 +7,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"sync"
 	"testing"
 	"time"
 
@@ -25,7 +23,6 @@ import (
 	"github.com/pubsub-inbox/pubsub-inbox/internal/receiver"
 	"github.com/pubsub-inbox/pubsub-inbox/internal/routing"
 	"github.com/pubsub-inbox/pubsub-inbox/internal/spannerstore"
-	"github.com/pubsub-inbox/pubsub-inbox/internal/telemetry"
 	"github.com/pubsub-inbox/pubsub-inbox/internal/wiring"
 )
 
@@ -53,10 +50,17 @@ type world struct {
 // newWorld returns a world whose routes are the YAML given.
 func newWorld(t *testing.T, routes string) *world {
 	t.Helper()
-	w := &world{t: t, db: emulatortest.Database(t), tap: &rpctap.Tap{}, log: &logBuffer{}, router: router(t, routes)}
+	w := &world{t: t, db: emulatortest.Database(t), log: &logBuffer{}, router: router(t, routes)}
 	w.client = emulatortest.Client(t, w.db)
-	w.store = spannerstore.New(emulatortest.Client(t, w.db, w.tap.Options()...), time.Now, wiring.NewID)
+	w.store, w.tap = w.newStore()
 	return w
+}
+
+// newStore returns another instance's store, and the tap on its calls.
+func (w *world) newStore() (*spannerstore.Store, *rpctap.Tap) {
+	w.t.Helper()
+	tap := &rpctap.Tap{}
+	return spannerstore.New(emulatortest.Client(w.t, w.db, tap.Options()...), time.Now, wiring.NewID), tap
 }
 
 // anyRoute takes every message, into a lane of its own.
@@ -205,7 +209,7 @@ type row struct {
 
 const rowsSQL = `
 SELECT m.InboxId, m.Scope, m.DedupeKey, COALESCE(m.TransportKey, ''), COALESCE(m.Subscription, ''), COALESCE(m.MessageId, ''),
-  COALESCE(m.OrderingKey, ''), m.PublishedAt, m.OrderedAt, COALESCE(m.MessageType, ''), COALESCE(m.Route, ''),
+  COALESCE(m.OrderingKey, ''), m.PublishedAt, m.OrderedAt, COALESCE(CAST(m.MessageType AS STRING), ''), COALESCE(m.Route, ''),
   COALESCE(m.TraceParent, ''), COALESCE(m.CorrelationKey, ''), m.LaneId, m.Sequence, m.Status, COALESCE(m.Reason, ''),
   COALESCE(m.LastErrorMessage, ''), m.Attempts, m.Attributes, m.ContentSha256, m.PayloadSha256, COALESCE(m.ConflictsWith, ''),
   m.PayloadBytes, COALESCE(p.ContentType, ''), p.Body,
@@ -300,40 +304,6 @@ func repeat(status, n int) []int {
 	return all
 }
 
-// logBuffer holds a function's log.
-type logBuffer struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (b *logBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.Write(p)
-}
-
-func (b *logBuffer) logger() *slog.Logger { return telemetry.NewLogger(b, telemetry.Options{}) }
-
-func (b *logBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.String()
-}
-
-// entries parses the log, which has one JSON object a line.
-func (b *logBuffer) entries(t testing.TB) []map[string]any {
-	t.Helper()
-	var all []map[string]any
-	for line := range bytes.Lines([]byte(b.String())) {
-		var entry map[string]any
-		if err := json.Unmarshal(line, &entry); err != nil {
-			t.Fatalf("a line of the log is no JSON object: %v: %.200s", err, line)
-		}
-		all = append(all, entry)
-	}
-	return all
-}
-
 // drain is what a client sees of an answer's body.
 func drain(t testing.TB, r io.Reader) string {
 	t.Helper()
@@ -420,4 +390,14 @@ func gzipped(t testing.TB, body []byte) []byte {
 		t.Fatal(err)
 	}
 	return b.Bytes()
+}
+
+// deliver posts bodies, all of which must be stored or known.
+func (w *world) deliver(bodies ...[]byte) {
+	w.t.Helper()
+	for i, status := range w.postAll(bodies) {
+		if status != http.StatusNoContent {
+			w.t.Fatalf("delivery %d: status %d", i, status)
+		}
+	}
 }

@@ -67,6 +67,11 @@ func (s *Store) write(ctx context.Context, tag string, f func(context.Context, *
 // unknown, so that it may report its own row as existing.
 func (s *Store) commitOnce(ctx context.Context, tag string, mutations []*spanner.Mutation) error {
 	at, err := s.client.Apply(ctx, mutations, spanner.ApplyAtLeastOnce(), spanner.TransactionTag(tag))
+	if spanner.ErrCode(err) == codes.Internal {
+		// Invalid UTF-8 comes back from the client itself as Internal, but so does a passing fault of the server: only what
+		// is refused twice is refused.
+		at, err = s.client.Apply(ctx, mutations, spanner.ApplyAtLeastOnce(), spanner.TransactionTag(tag))
+	}
 	switch code := spanner.ErrCode(err); {
 	case err == nil && at.IsZero():
 		return errors.New("the commit was answered without a commit timestamp")
@@ -75,7 +80,6 @@ func (s *Store) commitOnce(ctx context.Context, tag string, mutations []*spanner
 	case code == codes.AlreadyExists:
 		return fmt.Errorf("%w: %w", inbox.ErrExists, err)
 	case code == codes.Internal, code == codes.FailedPrecondition, code == codes.InvalidArgument, code == codes.OutOfRange:
-		// Invalid UTF-8 comes back from the client itself as Internal, an oversized value as FailedPrecondition.
 		return fmt.Errorf("%w: %w", inbox.ErrRefused, err)
 	}
 	return err
