@@ -4,10 +4,10 @@ GO ?= go
 export GOFLAGS ?= -buildvcs=false
 
 .DEFAULT_GOAL := help
-.PHONY: help demo up test verify bench build lint fmt generate fuzz
+.PHONY: help demo up test test-engines verify bench build lint fmt generate fuzz
 
 help: ## Say what there is
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
 
 demo: ## Run the whole path on this machine, with real emulators, and say what happens (under a minute)
 	$(GO) run ./cmd/local demo
@@ -17,6 +17,10 @@ up: ## Start the same stack and leave it running until Ctrl-C
 
 test: ## Run every test that needs no more than the emulators; fails, not skips, without them
 	$(GO) test -timeout 15m ./...
+
+test-engines: ## Run the tests that need a real engine: Flowable, built with Maven; fails without Java or Maven unless SKIP_ENGINES=1
+	$(GO) vet -tags engines ./internal/engine/...
+	$(GO) test -tags engines -timeout 30m ./internal/engine/flowable/...
 
 build: ## Compile everything
 	$(GO) build ./...

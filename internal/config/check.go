@@ -59,7 +59,7 @@ func (r *reader) engineNames(cfg *Config) []string {
 }
 
 // engineKinds are the engines that the relay has an adapter for.
-var engineKinds = []string{"http"}
+var engineKinds = []string{KindHTTP, KindFlowable}
 
 func (r *reader) checkEngine(path string, e Engine) {
 	r.checkName(path, "engine", e.Name)
@@ -77,6 +77,15 @@ func (r *reader) checkEngine(path string, e Engine) {
 		r.fault(path+".maxAnswerBytes", "this must be from 1 to %d: an answer is held in memory", maxAnswer)
 	}
 	r.checkAuth(path+".auth", e.Auth)
+	if e.Kind == KindFlowable {
+		r.checkFlowable(path, e)
+	} else {
+		for _, name := range flowableOnly {
+			if r.has(path + "." + name) {
+				r.fault(path+"."+name, "only an engine of kind %s has a use for %s; remove it, or change the kind", KindFlowable, name)
+			}
+		}
+	}
 	for name, value := range e.Headers {
 		r.checkHeader(path+".headers."+name, name, value)
 	}
@@ -90,6 +99,49 @@ func (r *reader) checkEngine(path string, e Engine) {
 		}
 	}
 }
+
+// flowableOnly are the settings of an engine that only Flowable has.
+var flowableOnly = []string{"processDefinitionKey", "tenant", "correlation", "variableTypes"}
+
+// checkFlowable reports settings that Flowable does not have, and values that it has no use for.
+func (r *reader) checkFlowable(path string, e Engine) {
+	if r.has(path + ".statuses") {
+		r.fault(path+".statuses", "a status alone says nothing about Flowable, which is asked for evidence instead; remove it")
+	}
+	if e.Idempotent {
+		r.fault(path+".idempotent", "Flowable does not recognise a delivery that it has had: it is looked up; remove this")
+	}
+	if !e.Probe {
+		r.fault(path+".probe", "a delivery of unknown outcome is always looked up; remove this")
+	}
+	if e.Auth.Kind == AuthOIDC {
+		r.fault(path+".auth.kind", "there is no auth of kind oidc for Flowable; there are none, basic, bearer")
+	}
+	if u, err := url.Parse(e.URL); err == nil && u.RawQuery != "" {
+		r.fault(path+".url", "the URL must be the base of Flowable's REST API, without a query")
+	}
+	if e.Flowable.CorrelationVariable == "" {
+		r.fault(path+".correlation", "Flowable needs a correlation, such as {variable: workOrderId}: the process variable that holds a "+
+			"message's key")
+	}
+	if t := e.Flowable.CorrelationType; t != "" && !slices.Contains(correlationTypes, t) {
+		r.fault(path+".correlation.type", "%q is no type to compare keys by; there are %s", t, strings.Join(correlationTypes, ", "))
+	}
+	for name, t := range e.Flowable.VariableTypes {
+		if !slices.Contains(variableTypes, t) {
+			r.fault(path+".variableTypes."+name, "%q is no type of Flowable's variables; there are %s", t, strings.Join(variableTypes, ", "))
+		}
+	}
+}
+
+// The types are those of package flowable, which a test of package wiring holds together.
+var (
+	correlationTypes = []string{"string", "integer", "long", "short", "uuid"}
+	variableTypes    = []string{
+		"string", "integer", "short", "long", "double", "boolean", "bigDecimal", "bigInteger", "json", "uuid", "date", "instant",
+		"localDate", "localDateTime",
+	}
+)
 
 const maxAnswer = 64 << 20
 
@@ -173,6 +225,17 @@ func (r *reader) checkRoute(path string, route *Route, cfg *Config) {
 		r.fault(path+".engine", "the route needs an engine")
 	} else if !ok {
 		r.fault(path+".engine", "there is no engine %q; there are %s", route.Engine, strings.Join(r.engineNames(cfg), ", "))
+	}
+	if e, ok := cfg.Engines[route.Engine]; route.Start && ok {
+		switch {
+		case e.Kind != KindFlowable:
+			r.fault(path+".start", "only an engine of kind %s can be told to start an instance", KindFlowable)
+		case e.Flowable.ProcessDefinitionKey == "":
+			r.fault(path+".start", "to start instances the engine %q needs a processDefinitionKey: other processes may have the same "+
+				"business keys", route.Engine)
+		case route.Key.Absent():
+			r.fault(path+".start", "to start instances the route needs a key: it becomes the business key, by which a second start is known")
+		}
 	}
 	if !r.has(path + ".message") {
 		r.fault(path+".message", "the route needs a message: the name that the engine knows it by")

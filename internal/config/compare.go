@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"strconv"
 
 	"github.com/pubsub-inbox/pubsub-inbox/internal/inbox"
 )
@@ -95,6 +96,8 @@ func compareRoutes(old, new *Route) []Change {
 		differ("sequence", old.Sequence.Text, new.Sequence.Text, "New messages are placed among the stored ones of their lane by "+
 			"another measure: one that comes out below the last finished position is late, and passes the others.")
 	}
+	differ("start", strconv.FormatBool(old.Start), strconv.FormatBool(new.Start), "Stored messages follow at their next attempt; an "+
+		"attempt of unknown outcome is looked up in the new way: let those be worked off first.")
 	differ("engine", old.Engine, new.Engine, "Stored messages go to the new engine at their next attempt; an attempt of "+
 		"unknown outcome is looked up there, where nobody knows of it: let those be worked off first.")
 	return changes

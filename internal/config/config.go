@@ -37,6 +37,19 @@ type Engine struct {
 	// Statuses overrides what an HTTP status means: "409" or "4xx" to a verdict in lower case. Verdict looks it up.
 	Statuses       map[string]string
 	MaxAnswerBytes int64
+	Flowable       Flowable // of kind flowable
+}
+
+// Flowable is what only an engine of kind flowable has.
+type Flowable struct {
+	// ProcessDefinitionKey narrows the search to one process; empty: all. A route that starts instances needs it.
+	ProcessDefinitionKey string
+	// Tenant narrows the search to one tenant; empty: all.
+	Tenant string
+	CorrelationVariable string // the process variable that holds a message's key
+	CorrelationType     string // its type; empty: string
+	// VariableTypes are Flowable's types of variables, by name, where the value is not to decide.
+	VariableTypes map[string]string
 }
 
 // Auth is how an engine is called. Secrets are never in the file, only the names of the environment variables that hold
@@ -55,6 +68,12 @@ const (
 	AuthBasic  = "basic"
 	AuthBearer = "bearer"
 	AuthOIDC   = "oidc"
+)
+
+// The kinds of engines.
+const (
+	KindHTTP     = "http"
+	KindFlowable = "flowable"
 )
 
 // Verdict returns what Statuses says about an HTTP status; the exact status goes before its class.
@@ -89,6 +108,7 @@ type Route struct {
 
 	Engine  string
 	Message Message
+	Start   bool // the message starts an instance, instead of waking one
 	// Variables in the order of the file. Nil: the route names none, and the payload goes as it came. Empty: none are sent.
 	Variables []Variable
 	Schema    *Schema  // nil: none

@@ -85,8 +85,20 @@ func (r *reader) readEngine(n *node, path string, engine *Engine) {
 				"audience":    r.text(&engine.Auth.Audience),
 			})
 		},
+		"processDefinitionKey": r.text(&engine.Flowable.ProcessDefinitionKey),
+		"tenant":               r.text(&engine.Flowable.Tenant),
+		"correlation": func(n *node, path string) {
+			r.fields(n, path, map[string]field{
+				"variable": r.text(&engine.Flowable.CorrelationVariable),
+				"type":     r.text(&engine.Flowable.CorrelationType),
+			})
+		},
+		"variableTypes": r.texts(&engine.Flowable.VariableTypes),
 	})
 	engine.MaxAnswerBytes = int64(maxAnswer)
+	if engine.Kind == KindFlowable && !r.has(path+".probe") {
+		engine.Probe = true // by the marker that each delivery sets
+	}
 }
 
 func (r *reader) texts(into *map[string]string) field {
@@ -119,6 +131,7 @@ func (r *reader) readRoute(n *node, path string, route *Route) {
 		"sequence": r.expression(&route.Sequence, expr.ForSequence),
 		"engine":   r.text(&route.Engine),
 		"message":  func(n *node, path string) { r.readMessage(n, path, &route.Message) },
+		"start":    r.boolean(&route.Start),
 		"variables": func(n *node, path string) {
 			route.Variables = []Variable{}
 			r.each(n, path, func(e entry, at string) {

@@ -23,7 +23,7 @@ func TestEachFaultHasItsPlaceAndSaysWhatToDo(t *testing.T) {
 		"an engine name with a slash":         {"  flow:", "  fl/ow:", `3:3: engines.fl/ow: "fl/ow" is no name for the engine`},
 		"an engine name longer than a column": {"  flow:", "  " + strings.Repeat("x", 129) + ":", "the engine's name has 129 bytes; its column holds 128"},
 		"an engine without a kind":            {"    kind: http\n", "", "3:3: engines.flow.kind: the engine needs a kind"},
-		"an engine of unknown kind":           {"kind: http", "kind: htpp", `4:5: engines.flow.kind: there is no engine of kind "htpp"; there are http`},
+		"an engine of unknown kind":           {"kind: http", "kind: htpp", `4:5: engines.flow.kind: there is no engine of kind "htpp"; there are http, flowable`},
 		"an engine without a URL":             {`    url: "https://flow.example/messages"` + "\n", "", "3:3: engines.flow.url: the engine needs an absolute URL"},
 		"a relative URL":                      {`url: "https://flow.example/messages"`, "url: /messages", "5:5: engines.flow.url: this must be an absolute http or https URL with a host"},
 		"a URL without a host":                {`url: "https://flow.example/messages"`, `url: "https:///x"`, "5:5: engines.flow.url: this must be an absolute"},

@@ -39,6 +39,7 @@ func together(processes int, latency time.Duration) func(engineCall, <-chan stru
 }
 
 func TestProcessesOnOneBacklogCallEachMessageOnceAndEachKeyInOrder(t *testing.T) {
+	t.Parallel()
 	for _, processes := range []int{2, 3} {
 		t.Run(fmt.Sprintf("%d processes", processes), func(t *testing.T) {
 			t.Parallel()

@@ -141,10 +141,10 @@ func (p *relayProcess) kill() {
 	<-p.exited
 }
 
-// terminate asks the process to end, as Cloud Run does.
-func (p *relayProcess) terminate() {
+// signal sends a signal: SIGTERM asks the process to end, as Cloud Run does; SIGSTOP lets it stand still, SIGCONT go on.
+func (p *relayProcess) signal(s syscall.Signal) {
 	p.t.Helper()
-	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+	if err := p.cmd.Process.Signal(s); err != nil {
 		p.t.Fatal(err)
 	}
 }

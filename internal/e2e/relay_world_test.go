@@ -223,11 +223,11 @@ func (m message) mutations() []*spanner.Mutation {
 	default:
 		row["Attempts"], row["PurgeAfter"] = 1, time.Now().Add(24*time.Hour)
 	}
-	return []*spanner.Mutation{
-		spanner.InsertMap("Messages", row),
-		spanner.InsertMap("Payloads", map[string]any{"InboxId": m.id(), "Body": []byte("{}")}),
-		spanner.InsertOrUpdateMap("Lanes", lane),
+	mutations := []*spanner.Mutation{spanner.InsertMap("Messages", row), spanner.InsertOrUpdateMap("Lanes", lane)}
+	if m.status == "" { // the others are there to stand beside
+		mutations = append(mutations, spanner.InsertMap("Payloads", map[string]any{"InboxId": m.id(), "Body": []byte("{}")}))
 	}
+	return mutations
 }
 
 // sql runs one statement as an operator would.
@@ -252,6 +252,20 @@ func (w *relayWorld) texts(sql string) []string {
 			return err
 		}
 		all = append(all, s)
+		return nil
+	})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return all
+}
+
+// dump is all that a table holds.
+func (w *relayWorld) dump(from string) []string {
+	w.t.Helper()
+	var all []string
+	err := w.client.Single().Query(w.t.Context(), spanner.NewStatement("SELECT * FROM "+from)).Do(func(r *spanner.Row) error {
+		all = append(all, r.String())
 		return nil
 	})
 	if err != nil {

@@ -57,6 +57,7 @@ type Delivery struct {
 	Route       string
 	Message     string // the engine's name of the message
 	Key         string // correlation key; may be empty
+	Start       bool   // the message starts an instance under Key, unless there is or was one
 	MessageType string
 	PublishedAt time.Time // zero if unknown
 	TraceParent string    // W3C trace context of the publisher; may be empty
@@ -127,6 +128,7 @@ type Prober interface {
 // Historian is an Engine that can tell "not there yet" from "already through".
 type Historian interface {
 	// Through reports whether the process has passed the point that waits for d. The verdict of the result is
-	// AlreadyThrough, NotWaiting, or a failure of the look-up (Technical, Throttled, Unauthorised).
+	// AlreadyThrough, NotWaiting, Duplicate where history shows that d itself was delivered, or a failure of the look-up
+	// (Technical, Throttled, Unauthorised).
 	Through(ctx context.Context, d Delivery) Result
 }

@@ -32,15 +32,12 @@ type BreakerPolicy struct {
 	Min, Max time.Duration // between probes
 }
 
-// MaxThrottle bounds how long an engine can have itself left alone: whatever it asks for, it is probed by then.
-const MaxThrottle = time.Hour
-
 // EngineEvent is what one call says about its engine.
 type EngineEvent struct {
 	Kind       EngineEventKind
 	InboxID    string
-	Owner      string // of the claim the call belongs to
-	RetryAfter time.Duration
+	Owner      string        // of the claim the call belongs to
+	RetryAfter time.Duration // what it asks for; the caller bounds it
 	Error      string
 }
 
@@ -94,8 +91,8 @@ func (e EngineState) Apply(ev EngineEvent, now time.Time, policy BreakerPolicy) 
 		if !underWay && (open || e.Failures >= policy.Failures) {
 			reason, wait = OpenTechnical, Backoff(policy.Min, policy.Max, e.Openings+1)
 		}
-		if asked := min(ev.RetryAfter, MaxThrottle); ev.Kind == EngineThrottled && asked > wait && now.Add(asked).After(e.OpenUntil) {
-			reason, wait = OpenThrottled, asked
+		if ev.Kind == EngineThrottled && ev.RetryAfter > wait && now.Add(ev.RetryAfter).After(e.OpenUntil) {
+			reason, wait = OpenThrottled, ev.RetryAfter
 		}
 		switch {
 		case reason == "":
@@ -108,7 +105,7 @@ func (e EngineState) Apply(ev EngineEvent, now time.Time, policy BreakerPolicy) 
 	case EngineRefusedUs:
 		e.LastErrorMessage = ev.Error
 		if e.OpenUntil.IsZero() || isProbe || !e.OpenUntil.After(now) || e.OpenReason != OpenUnauthorised {
-			e.open(OpenUnauthorised, Backoff(policy.Min, policy.Max, e.Openings+1), now)
+			e.open(OpenUnauthorised, max(Backoff(policy.Min, policy.Max, e.Openings+1), e.OpenUntil.Sub(now)), now)
 		}
 		return e, true
 	}

@@ -350,8 +350,9 @@ func (p *claimPlanner) pass(c candidate, mayProbe bool) bool {
 // take claims the first n messages of the lane.
 func (p *claimPlanner) take(c candidate, n int) {
 	lane := c.lane
-	if why := lane.WhyNotDue; why != "" && why != WhyHeadWaits {
-		// Since the last answer nobody could be asked: that time uses no patience.
+	switch lane.WhyNotDue {
+	case WhyEnginePaused, WhyHeld, WhyRouteUnknown, WhyEngineUnknown:
+		// Since its last answer the message could not be asked about: that time uses no patience.
 		c.queue[0].LastNotWaitingAt = time.Time{}
 	}
 	lane.LeaseOwner, lane.LeaseToken, lane.LeaseUntil = p.Owner, lane.LeaseToken+1, p.latest.Add(p.Lease)

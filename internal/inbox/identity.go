@@ -76,7 +76,8 @@ func LaneShard(laneID string) int64 {
 // that the transport adds or changes between deliveries (TransportAttribute).
 func ContentSHA256(data []byte, attributes map[string]string) string {
 	h := sha256.New()
-	writePart(h, string(data))
+	writeLength(h, len(data))
+	h.Write(data) // not through a string: that would be two copies of a payload
 	names := make([]string, 0, len(attributes))
 	for name := range attributes {
 		if !TransportAttribute(name) {
@@ -114,8 +115,12 @@ func digest(parts ...string) string {
 }
 
 func writePart(h hash.Hash, part string) {
-	var length [8]byte
-	binary.BigEndian.PutUint64(length[:], uint64(len(part)))
-	h.Write(length[:])
+	writeLength(h, len(part))
 	h.Write([]byte(part))
+}
+
+func writeLength(h hash.Hash, n int) {
+	var length [8]byte
+	binary.BigEndian.PutUint64(length[:], uint64(n))
+	h.Write(length[:])
 }

@@ -88,7 +88,10 @@ type SettledAttempt struct {
 // again says that an earlier try may have been committed: what already stands as it should is not late.
 func PlanSettle(req SettleRequest, now, latest time.Time, lanes map[string]Lane, stored map[string]Stored, queues map[string][]*Message, engines map[string]EngineState, again bool) SettlePlan {
 	var plan SettlePlan
-	engines = applyEvents(req, latest, engines, &plan)
+	engines = applyEvents(req, latest, engines, &plan, func(r Result) bool {
+		row := stored[r.Message.ID]
+		return !again || (row.Status == Processing && row.Attempts == r.Number)
+	})
 	for _, ls := range req.Lanes {
 		lane, ok := lanes[ls.Lane.ID]
 		ours := ok && lane.LeaseOwner == ls.Lane.LeaseOwner && lane.LeaseToken == ls.Lane.LeaseToken
@@ -166,8 +169,9 @@ func release(lane *Lane, queue []*Message, settled map[string]*Message, now, lat
 }
 
 // applyEvents brings the engines' states forward: answers first, because a failure is judged by what others were
-// answered meanwhile.
-func applyEvents(req SettleRequest, now time.Time, engines map[string]EngineState, plan *SettlePlan) map[string]EngineState {
+// answered meanwhile. Where an earlier try may have been committed, only those speak that it has not settled: an event
+// counts once.
+func applyEvents(req SettleRequest, now time.Time, engines map[string]EngineState, plan *SettlePlan, speaks func(Result) bool) map[string]EngineState {
 	after := make(map[string]EngineState, len(engines))
 	changed := map[string]bool{}
 	var order []string
@@ -177,7 +181,7 @@ func applyEvents(req SettleRequest, now time.Time, engines map[string]EngineStat
 	for _, answers := range []bool{true, false} {
 		for _, ls := range req.Lanes {
 			for _, r := range ls.Results {
-				if (r.Event.Kind == EngineAnswered) != answers {
+				if (r.Event.Kind == EngineAnswered) != answers || !speaks(r) {
 					continue
 				}
 				state := after[r.Engine]

@@ -12,7 +12,7 @@ const sweepSlice = 500
 func FromConfig(cfg *config.Config, revision string) Config {
 	routes := make(map[string]RoutePolicy, len(cfg.Routes))
 	for _, route := range cfg.Routes {
-		routes[route.Name] = RoutePolicy{Engine: route.Engine, Patience: route.Patience, RetryMin: route.Retry.Min, RetryMax: route.Retry.Max}
+		routes[route.Name] = RoutePolicy{Engine: route.Engine, Patience: route.Patience, RetryMin: route.Retry.Min, RetryMax: route.Retry.Max, Start: route.Start}
 	}
 	return Config{
 		Consumer: cfg.Consumer, Revision: revision, Budget: cfg.Relay.Budget, Poll: cfg.Relay.Poll, Parallel: cfg.Relay.Parallel,

@@ -75,6 +75,24 @@ func (r *run) loop(ctx context.Context, stop, cut <-chan struct{}) error {
 			r.stop()
 		default:
 		}
+		// What has happened goes before another scan: one that takes longer than poll must not keep the rest waiting.
+		select {
+		case <-ctx.Done():
+			ctx = context.WithoutCancel(ctx)
+			r.stop()
+		case <-cut:
+			cut = nil
+			r.wasCut = true
+			cutCalls()
+		case <-budget:
+			r.stop()
+		default:
+		}
+		select {
+		case res := <-r.results:
+			r.take(res)
+		default:
+		}
 		if r.stopped() && len(r.lanes) == 0 {
 			return errors.Join(r.storeErr, r.lost)
 		}
@@ -95,16 +113,9 @@ func (r *run) loop(ctx context.Context, stop, cut <-chan struct{}) error {
 		case <-r.After(r.wait()):
 		case <-budget:
 			r.stop()
-		case <-stop:
-			stop = nil
-			r.stop()
+		case <-stop: // these stay closed, and are seen above
 		case <-ctx.Done():
-			ctx = context.WithoutCancel(ctx)
-			r.stop()
 		case <-cut:
-			cut = nil
-			r.wasCut = true
-			cutCalls()
 		}
 	}
 }
@@ -141,6 +152,9 @@ func (r *run) take(res laneResult) {
 // settleAfter is how long results wait for company. It is short against any lease, and long against a quick engine.
 func (r *run) settleAfter() time.Duration { return 2 * r.Poll }
 
+// company is how long finished results wait for those that are about to come before the next claim.
+func (r *run) company() time.Duration { return r.Poll / 20 }
+
 func (r *run) complete() (lanes, open int) {
 	for _, lane := range r.lanes {
 		if lane.left == 0 {
@@ -165,7 +179,8 @@ func (r *run) settleNow() bool {
 		return true
 	case r.unsettled >= r.Batch:
 		return true
-	case complete > 0 && r.claimable() && !r.Now().Before(r.nextScan):
+	case complete > 0 && waited >= r.company() && r.claimable() && !r.Now().Before(r.nextScan):
+		// The calls that are about to end are worth a moment: their lanes would cost a commit of their own.
 		return true
 	}
 	return waited >= min(r.Lease/6, 10*time.Second)
@@ -184,13 +199,19 @@ func (r *run) claimable() bool {
 	return false
 }
 
-func (r *run) mayClaim() bool { return r.claimable() && !r.Now().Before(r.nextScan) }
+// mayClaim reports whether to claim now. Finished results go first; for those that the next claim waits for, see settleNow.
+func (r *run) mayClaim() bool {
+	complete, _ := r.complete()
+	return complete == 0 && r.claimable() && !r.Now().Before(r.nextScan)
+}
 
 // wait is how long to sleep when no result comes.
 func (r *run) wait() time.Duration {
 	wait := r.Poll
 	if untilScan := r.nextScan.Sub(r.Now()); untilScan > 0 {
 		wait = min(wait, untilScan)
+	} else if r.unsettled > 0 {
+		wait = r.company()
 	}
 	return max(wait, time.Millisecond)
 }
@@ -205,6 +226,7 @@ func (r *run) claim(ctx, calls context.Context) {
 	var plan inbox.ClaimPlan
 	defer func() { r.gate.leave(plan) }()
 	ids, clock, more, err := r.Store.Scan(ctx, r.Consumer, 2*r.Batch, r.rng)
+	r.nextScan = r.Now().Add(r.Poll) // however long it took
 	if err != nil {
 		r.storeFailed(ctx, "scan", err)
 		return

@@ -105,6 +105,37 @@ func TestAnEngineThatHasLessThanItsShareGoesFirst(t *testing.T) {
 	})
 }
 
+// Politeness must not end in both waiting for each other.
+func TestTwoThatWaitDoNotYieldToEachOther(t *testing.T) {
+	tests := []struct {
+		name    string
+		a, b, c int // slots of six that each has
+		freed   string
+	}{
+		{"both under their share", 1, 1, 4, "c"},
+		{"both at their share, and the third does not wait", 2, 3, 1, "b"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newSlots(6, []string{"a", "b", "c"})
+				// In this order none of them is kept back.
+				take(t, s, "a", tt.a)
+				take(t, s, "b", tt.b)
+				take(t, s, "c", tt.c)
+				got := make(chan string, 2)
+				queue(t, s, "a", 1, got)
+				queue(t, s, "b", 1, got)
+				s.release(tt.freed)
+				synctest.Wait()
+				if len(got) != 1 {
+					t.Errorf("%d of two were let in by one free slot, want 1", len(got))
+				}
+			})
+		})
+	}
+}
+
 func TestASlotThatIsFreedWakesWhoWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSlots(1, []string{"a"})

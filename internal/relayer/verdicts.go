@@ -14,6 +14,7 @@ type RoutePolicy struct {
 	Patience time.Duration
 	RetryMin time.Duration
 	RetryMax time.Duration
+	Start    bool // its messages start instances
 }
 
 // attempt is one claimed message on its way through a verdict.

@@ -125,6 +125,7 @@ func (w worker) correlate(ctx context.Context, eng engine.Engine, m *inbox.Messa
 	}
 	delivery := engine.Delivery{
 		InboxID: m.ID, Attempt: m.Attempts, Consumer: w.Consumer, Route: m.Route, Message: call.Message, Key: m.Key,
+		Start:       w.Routes[m.Route].Start,
 		MessageType: content.Type, PublishedAt: content.PublishedAt, TraceParent: content.TraceParent,
 		Variables: call.Variables, Payload: content.Body, ContentType: content.ContentType,
 		BeforeSend: func() bool { return w.mayStart(eng) },

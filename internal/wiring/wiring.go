@@ -19,6 +19,8 @@ import (
 
 	"github.com/pubsub-inbox/pubsub-inbox/internal/config"
 	"github.com/pubsub-inbox/pubsub-inbox/internal/engine"
+	"github.com/pubsub-inbox/pubsub-inbox/internal/engine/flowable"
+	"github.com/pubsub-inbox/pubsub-inbox/internal/engine/httpcall"
 	"github.com/pubsub-inbox/pubsub-inbox/internal/engine/httpengine"
 	"github.com/pubsub-inbox/pubsub-inbox/internal/pushauth"
 )
@@ -55,16 +57,25 @@ func Engines(cfg *config.Config, lookup config.Lookup) (map[string]engine.Engine
 }
 
 func newEngine(cfg *config.Config, name string, e config.Engine, lookup config.Lookup) (engine.Engine, error) {
+	password, err := secret(lookup, e.Auth.PasswordEnv)
+	if err != nil {
+		return nil, err
+	}
+	token, err := secret(lookup, e.Auth.TokenEnv)
+	if err != nil {
+		return nil, err
+	}
 	switch e.Kind {
-	case "http":
-		password, err := secret(lookup, e.Auth.PasswordEnv)
-		if err != nil {
-			return nil, err
-		}
-		token, err := secret(lookup, e.Auth.TokenEnv)
-		if err != nil {
-			return nil, err
-		}
+	case config.KindFlowable:
+		return flowable.New(flowable.Config{
+			Name: name, BaseURL: e.URL, Timeout: e.Timeout,
+			Auth:    flowable.Auth{Kind: flowable.AuthKind(e.Auth.Kind), Username: e.Auth.Username, Password: password, Token: token},
+			Headers: e.Headers, MaxAnswerBytes: e.MaxAnswerBytes,
+			ProcessDefinitionKey: e.Flowable.ProcessDefinitionKey, Tenant: e.Flowable.Tenant,
+			Correlation:   flowable.Correlation{Variable: e.Flowable.CorrelationVariable, Type: e.Flowable.CorrelationType},
+			VariableTypes: e.Flowable.VariableTypes,
+		}, flowable.Deps{})
+	case config.KindHTTP:
 		statuses := map[string]engine.Verdict{}
 		for status, verdict := range e.Statuses {
 			statuses[status] = engine.Verdict(strings.ToUpper(verdict))
@@ -79,7 +90,7 @@ func newEngine(cfg *config.Config, name string, e config.Engine, lookup config.L
 	return nil, fmt.Errorf("kind %q has no adapter in this build", e.Kind)
 }
 
-func secret(lookup config.Lookup, variable string) (httpengine.Secret, error) {
+func secret(lookup config.Lookup, variable string) (httpcall.Secret, error) {
 	if variable == "" {
 		return "", nil
 	}
@@ -87,7 +98,7 @@ func secret(lookup config.Lookup, variable string) (httpengine.Secret, error) {
 	if !ok || value == "" {
 		return "", fmt.Errorf("the environment variable %s, which holds a secret, is not set", variable)
 	}
-	return httpengine.Secret(value), nil
+	return httpcall.Secret(value), nil
 }
 
 // Endpoint puts the checks that every request passes before a handler: its path (404), its method (405) and its caller

@@ -5,15 +5,16 @@ import (
 	"strconv"
 
 	"github.com/pubsub-inbox/pubsub-inbox/internal/engine"
+	"github.com/pubsub-inbox/pubsub-inbox/internal/engine/httpcall"
 )
 
 // classify is the verdict of an answer. See the package's documentation for its rules.
 func (e *Engine) classify(a answer, d engine.Delivery) engine.Result {
 	p, _ := a.problem()
-	s := scrubber{delivery: d}
-	r := engine.Result{Code: "HTTP " + strconv.Itoa(a.status), Reference: a.reference(s)}
+	s := httpcall.Scrubber{Delivery: d}
+	r := engine.Result{Code: "HTTP " + strconv.Itoa(a.Status), Reference: a.reference(s)}
 	r.Verdict, r.Detail = e.verdict(a, p)
-	if text := s.sentence(p.Title, p.Detail); text != "" {
+	if text := s.Sentence(p.Title, p.Detail); text != "" {
 		r.Detail = text
 	}
 	switch r.Verdict {
@@ -24,18 +25,18 @@ func (e *Engine) classify(a answer, d engine.Delivery) engine.Result {
 }
 
 func (e *Engine) verdict(a answer, p problem) (engine.Verdict, string) {
-	if a.status >= 400 && a.status <= 499 {
+	if a.Status >= 400 && a.Status <= 499 {
 		if v, ok := Problem(p.Type); ok {
 			return v, "The engine answered with the problem " + string(v) + "."
 		}
 	}
-	if a.status >= 200 && a.status <= 599 {
-		if v, ok := e.config.verdictFor(a.status); ok {
+	if a.Status >= 200 && a.Status <= 599 {
+		if v, ok := e.config.verdictFor(a.Status); ok {
 			return v, "The configuration maps this status to " + string(v) + "."
 		}
 	}
 	// The evidence that would tell "nobody waits" from "several wait" was under way and is lost.
-	if a.cut && a.media == "application/problem+json" && parks(a.status) {
+	if a.Cut && a.Media == "application/problem+json" && parks(a.Status) {
 		return engine.Technical, "The engine refused, and its reason broke off."
 	}
 	return e.byStatus(a)
@@ -53,23 +54,23 @@ func parks(status int) bool {
 
 // byStatus is the default mapping.
 func (e *Engine) byStatus(a answer) (engine.Verdict, string) {
-	if a.html() {
-		switch a.status {
+	if a.HTML() {
+		switch a.Status {
 		case http.StatusNotFound, http.StatusGone, http.StatusPreconditionFailed:
 			return engine.Technical, "A web page says so, not an engine: is the URL right, and the engine there?"
 		}
 	}
-	switch a.status {
+	switch a.Status {
 	case http.StatusOK, http.StatusCreated, http.StatusNoContent:
-		if a.html() {
+		if a.HTML() {
 			return e.unsure(), "A web page is no engine's success: is this a login page?"
 		}
-		if a.media == "application/problem+json" {
+		if a.Media == "application/problem+json" {
 			return e.unsure(), "The answer says success and problem at once."
 		}
 		return engine.Correlated, ""
 	case http.StatusAccepted:
-		if a.html() {
+		if a.HTML() {
 			return e.unsure(), "A web page is no engine's success: is this a login page?"
 		}
 		return engine.HandedOver, "The engine has taken the message; that an instance advanced it does not say."
@@ -94,7 +95,7 @@ func (e *Engine) byStatus(a answer) (engine.Verdict, string) {
 	case http.StatusNotImplemented, http.StatusHTTPVersionNotSupported, http.StatusNetworkAuthenticationRequired:
 		return engine.Technical, "What answers at the URL cannot take deliveries."
 	}
-	switch a.status / 100 {
+	switch a.Status / 100 {
 	case 2:
 		return e.unsure(), "This kind of success does not say that the engine itself handled the message."
 	case 3:

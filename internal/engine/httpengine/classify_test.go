@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/pubsub-inbox/pubsub-inbox/internal/engine"
+	"github.com/pubsub-inbox/pubsub-inbox/internal/engine/httpcall"
 )
 
 const problemJSON = "application/problem+json"
@@ -187,19 +188,19 @@ func TestAWaitIsReadBoundedAndNeverNegative(t *testing.T) {
 	}{
 		{name: "seconds", header: "120", want: 2 * time.Minute},
 		{name: "no seconds", header: "0", want: 0},
-		{name: "seconds beyond the bound", header: "864000", want: maxRetryAfter},
-		{name: "seconds beyond any number", header: strings.Repeat("9", 400), want: maxRetryAfter},
+		{name: "seconds beyond the bound", header: "864000", want: httpcall.MaxRetryAfter},
+		{name: "seconds beyond any number", header: strings.Repeat("9", 400), want: httpcall.MaxRetryAfter},
 		{name: "a negative number", header: "-5", want: 0},
 		{name: "a fraction", header: "1.5", want: 0},
 		{name: "a text", header: "soon", want: 0},
 		{name: "a date, against our clock", header: date(90 * time.Second), want: 90 * time.Second},
 		{name: "a date, against the answer's clock", header: date(3600 * time.Second), date: date(3590 * time.Second), want: 10 * time.Second},
 		{name: "a date in the past", header: date(-time.Hour), want: 0},
-		{name: "a date far away", header: "Fri, 31 Dec 9999 23:59:59 GMT", want: maxRetryAfter},
+		{name: "a date far away", header: "Fri, 31 Dec 9999 23:59:59 GMT", want: httpcall.MaxRetryAfter},
 		{name: "the problem's seconds", body: `{"retryAfter":30}`, want: 30 * time.Second},
 		{name: "the problem's fraction", body: `{"retryAfter":0.5}`, want: 500 * time.Millisecond},
 		{name: "the problem's text", body: `{"retryAfter":"30"}`, want: 30 * time.Second},
-		{name: "the problem's endless wait", body: `{"retryAfter":1e999}`, want: maxRetryAfter},
+		{name: "the problem's endless wait", body: `{"retryAfter":1e999}`, want: httpcall.MaxRetryAfter},
 		{name: "the problem's negative wait", body: `{"retryAfter":-1}`, want: 0},
 		{name: "the problem's nonsense", body: `{"retryAfter":{"a":"NaN"}}`, want: 0},
 		{name: "not a number", body: `{"retryAfter":"NaN"}`, want: 0},
@@ -208,12 +209,12 @@ func TestAWaitIsReadBoundedAndNeverNegative(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			a := answer{status: 429, header: http.Header{}, media: problemJSON, body: []byte(tt.body)}
+			a := answer{httpcall.Answer{Status: 429, Header: http.Header{}, Media: problemJSON, Body: []byte(tt.body)}}
 			if tt.header != "" {
-				a.header.Set("Retry-After", tt.header)
+				a.Header.Set("Retry-After", tt.header)
 			}
 			if tt.date != "" {
-				a.header.Set("Date", tt.date)
+				a.Header.Set("Date", tt.date)
 			}
 			p, _ := a.problem()
 			if got := a.retryAfter(p, now); got != tt.want {

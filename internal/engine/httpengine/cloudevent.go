@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/pubsub-inbox/pubsub-inbox/internal/engine"
+	"github.com/pubsub-inbox/pubsub-inbox/internal/engine/httpcall"
 )
 
 // newRequest builds the one request of a delivery, but for an ID token. The error says what about the delivery cannot be
@@ -72,7 +73,7 @@ func (e *Engine) newRequest(d engine.Delivery) (*http.Request, error) {
 		URL:           &target,
 		Host:          e.target.Host,
 		Header:        header,
-		Body:          newBody(body),
+		Body:          httpcall.Body(body),
 		ContentLength: int64(len(body)),
 	}, nil
 }

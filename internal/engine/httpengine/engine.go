@@ -5,12 +5,11 @@ import (
 	"crypto/tls"
 	"errors"
 	"net"
-	"net/http/httptrace"
 	"net/url"
-	"sync/atomic"
 	"time"
 
 	"github.com/pubsub-inbox/pubsub-inbox/internal/engine"
+	"github.com/pubsub-inbox/pubsub-inbox/internal/engine/httpcall"
 )
 
 // Deps are what an Engine uses of the world. Each zero value means the real thing.
@@ -26,7 +25,7 @@ type Engine struct {
 	config Config
 	target *url.URL
 	deps   Deps
-	pool   *pool
+	client *httpcall.Client
 }
 
 var _ engine.Engine = (*Engine)(nil)
@@ -44,7 +43,8 @@ func New(config Config, deps Deps) (*Engine, error) {
 	if deps.Tokens == nil && config.Auth.Kind == AuthOIDC {
 		deps.Tokens = newGoogleTokens(config.Auth.Audience)
 	}
-	return &Engine{config: config, target: target, deps: deps, pool: newPool(target, config.Idempotent, deps)}, nil
+	return &Engine{config: config, target: target, deps: deps,
+		client: httpcall.New(target, config.Idempotent, httpcall.Deps{Now: deps.Now, TLS: deps.TLS, Dial: deps.Dial})}, nil
 }
 
 // Properties implements engine.Engine.
@@ -54,7 +54,7 @@ func (e *Engine) Properties() engine.Properties {
 
 // Close gives the kept connections back. Calls that come later are Technical.
 func (e *Engine) Close() error {
-	e.pool.close()
+	e.client.Close()
 	return nil
 }
 
@@ -77,43 +77,16 @@ func (e *Engine) Correlate(ctx context.Context, d engine.Delivery) engine.Result
 		}
 		req.Header.Set("Authorization", "Bearer "+token)
 	}
-	conn, err := e.pool.get(bounded)
-	if err != nil {
-		return unsent(ctx, err)
+	got, failure := e.client.Do(bounded, req, e.config.MaxAnswerBytes, d.MaySend)
+	if failure != nil {
+		return *failure
 	}
-	if err := bounded.Err(); err != nil {
-		e.pool.put(conn)
-		return unsent(ctx, err)
-	}
-	// The last moment at which nothing has left: the connection stands and is ours alone, and RoundTrip writes at once.
-	if !d.MaySend() {
-		e.pool.put(conn)
-		return engine.Result{Verdict: engine.NotStarted, Code: "forbidden", Detail: "Nothing was sent: the time left was too short, or the lease was lost."}
-	}
-
-	var wrote atomic.Bool
-	trace := &httptrace.ClientTrace{WroteHeaders: func() { wrote.Store(true) }}
-	resp, err := conn.RoundTrip(req.WithContext(httptrace.WithClientTrace(bounded, trace)))
-	if err != nil {
-		// RoundTrip has waited for the connection's writer to end: what wrote says is final.
-		_ = conn.Close()
-		if !wrote.Load() {
-			return unsent(ctx, err)
-		}
-		return broken(ctx, err)
-	}
-	answer, whole := read(resp, e.config.MaxAnswerBytes)
-	if whole {
-		e.pool.put(conn)
-	} else {
-		_ = conn.Close()
-	}
-	return e.classify(answer, d)
+	return e.classify(answer{got}, d)
 }
 
 func noToken(ctx context.Context, err error) engine.Result {
 	if errors.Is(ctx.Err(), context.Canceled) {
-		return unsent(ctx, err)
+		return *httpcall.Unsent(ctx, err)
 	}
 	if _, ok := errors.AsType[*TokenRefusal](err); ok {
 		return engine.Result{Verdict: engine.Unauthorised, Code: codeToken, Detail: "This workload gets no ID token for the engine's audience: check its service account. Nothing was sent."}

@@ -3,12 +3,12 @@ package httpengine
 import (
 	"encoding/json"
 	"math"
-	"net/http"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/pubsub-inbox/pubsub-inbox/internal/engine"
+	"github.com/pubsub-inbox/pubsub-inbox/internal/engine/httpcall"
 )
 
 const (
@@ -57,57 +57,27 @@ type problem struct {
 }
 
 func (a *answer) problem() (problem, bool) {
-	if a.media != "application/problem+json" {
+	if a.Media != "application/problem+json" {
 		return problem{}, false
 	}
 	// One member at a time: one of an unexpected type must not hide the others.
 	var members map[string]json.RawMessage
-	if json.Unmarshal(a.body, &members) != nil {
+	if json.Unmarshal(a.Body, &members) != nil {
 		return problem{}, false
 	}
 	text := func(name string) (s string) { _ = json.Unmarshal(members[name], &s); return s }
 	return problem{Type: text("type"), Title: text("title"), Detail: text("detail"), RetryAfter: members["retryAfter"]}, true
 }
 
-// maxRetryAfter bounds what an engine can ask for; the relay has a bound of its own, which is lower.
-const maxRetryAfter = 24 * time.Hour
-
-// retryAfter is the wait an answer asks for: its header's seconds or date, else the problem's retryAfter seconds. Zero:
-// none, or no sensible one. A date counts from the answer's own Date, so that a wrong clock on either side does no harm.
+// retryAfter is the wait an answer asks for: its header's, else the problem's retryAfter seconds. Zero: none, or no
+// sensible one.
 func (a *answer) retryAfter(p problem, now time.Time) time.Duration {
-	if text := strings.TrimSpace(a.header.Get("Retry-After")); text != "" {
-		if seconds, ok := digits(text); ok {
-			return boundedSeconds(seconds)
-		}
-		at, err := http.ParseTime(text)
-		if err != nil {
-			return 0
-		}
-		if date, err := http.ParseTime(a.header.Get("Date")); err == nil {
-			now = date
-		}
-		return min(max(at.Sub(now), 0), maxRetryAfter)
+	if wait, ok := a.RetryAfter(now); ok {
+		return wait
 	}
 	seconds, err := strconv.ParseFloat(scalar(p.RetryAfter), 64)
 	if err != nil && !math.IsInf(seconds, 1) {
 		return 0
 	}
-	return boundedSeconds(seconds)
-}
-
-// digits reads a number of digits alone, as long as it may be.
-func digits(s string) (float64, bool) {
-	if strings.Trim(s, "0123456789") != "" {
-		return 0, false
-	}
-	f, _ := strconv.ParseFloat(s, 64) // too large: +Inf
-	return f, true
-}
-
-// boundedSeconds converts after it has bounded: the other way round overflows.
-func boundedSeconds(s float64) time.Duration {
-	if !(s > 0) {
-		return 0
-	}
-	return time.Duration(min(s, maxRetryAfter.Seconds()) * float64(time.Second))
+	return httpcall.BoundedSeconds(seconds)
 }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/pubsub-inbox/pubsub-inbox/internal/engine"
+	"github.com/pubsub-inbox/pubsub-inbox/internal/engine/httpcall"
 )
 
 const okAnswer = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}"
@@ -103,11 +104,11 @@ func TestAConnectionThatWasClosedMeanwhileIsNotUsed(t *testing.T) {
 		if r := e.Correlate(t.Context(), aDelivery()); r.Verdict != engine.Correlated {
 			t.Fatalf("got %s %s (%s)", r.Verdict, r.Code, r.Detail)
 		}
-		if len(e.pool.idle) != 1 {
-			t.Fatalf("%d connections are kept, want 1", len(e.pool.idle))
+		if len(e.client.Idle()) != 1 {
+			t.Fatalf("%d connections are kept, want 1", len(e.client.Idle()))
 		}
 		hangUp <- struct{}{}
-		for e.pool.idle[0].conn.Err() == nil {
+		for e.client.Idle()[0] == nil {
 			runtime.Gosched() // until the connection's reader has seen the end
 		}
 	}
@@ -127,7 +128,7 @@ func TestConnectionsAreKeptUntilTheyAreOld(t *testing.T) {
 	for i, step := range []struct {
 		wait time.Duration
 		want int
-	}{{0, 1}, {maxIdleTime, 1}, {maxIdleTime + 1, 2}, {0, 2}} {
+	}{{0, 1}, {httpcall.MaxIdleTime, 1}, {httpcall.MaxIdleTime + 1, 2}, {0, 2}} {
 		now = now.Add(step.wait)
 		e.Correlate(t.Context(), aDelivery())
 		if connections, _ := w.seen(); connections != step.want {
@@ -149,13 +150,13 @@ func TestBreaksAfterTheRequestIsUnknown(t *testing.T) {
 		script func(*wire, net.Conn, int) bool
 		code   string
 	}{
-		{"closed without an answer", sayAndClose(""), codeEOF},
-		{"closed in the status line", sayAndClose("HTTP/1.1 20"), codeMalformed},
-		{"closed in the header", sayAndClose("HTTP/1.1 200 OK\r\nContent-Le"), codeMalformed},
-		{"reset", func(_ *wire, conn net.Conn, _ int) bool { _ = conn.(*net.TCPConn).SetLinger(0); return false }, codeReset},
-		{"not HTTP", sayAndClose("220 mail.example.com ESMTP\r\n"), codeMalformed},
-		{"a header without an end", sayAndClose("HTTP/1.1 200 OK\r\nX: " + strings.Repeat("x", maxAnswerHeaderBytes*2)), codeMalformed},
-		{"interim answers without an end", chunkedForever, codeMalformed},
+		{"closed without an answer", sayAndClose(""), httpcall.CodeEOF},
+		{"closed in the status line", sayAndClose("HTTP/1.1 20"), httpcall.CodeMalformed},
+		{"closed in the header", sayAndClose("HTTP/1.1 200 OK\r\nContent-Le"), httpcall.CodeMalformed},
+		{"reset", func(_ *wire, conn net.Conn, _ int) bool { _ = conn.(*net.TCPConn).SetLinger(0); return false }, httpcall.CodeReset},
+		{"not HTTP", sayAndClose("220 mail.example.com ESMTP\r\n"), httpcall.CodeMalformed},
+		{"a header without an end", sayAndClose("HTTP/1.1 200 OK\r\nX: " + strings.Repeat("x", httpcall.MaxAnswerHeaderBytes*2)), httpcall.CodeMalformed},
+		{"interim answers without an end", chunkedForever, httpcall.CodeMalformed},
 	}
 	for _, tt := range tests {
 		for _, idempotent := range []bool{true, false} {
@@ -179,8 +180,8 @@ func TestAnEngineThatStaysSilentIsUnknownAtTheTimeout(t *testing.T) {
 	w := newWire(t, func(*wire, net.Conn, int) bool { <-stop; return false })
 	t.Cleanup(func() { close(stop) }) // runs before the wire's own, which waits
 	r := newEngine(t, w.url, shortTimeout).Correlate(t.Context(), aDelivery())
-	if r.Verdict != engine.Unknown || r.Code != codeTimeout {
-		t.Errorf("got %s %s, want %s %s", r.Verdict, r.Code, engine.Unknown, codeTimeout)
+	if r.Verdict != engine.Unknown || r.Code != httpcall.CodeTimeout {
+		t.Errorf("got %s %s, want %s %s", r.Verdict, r.Code, engine.Unknown, httpcall.CodeTimeout)
 	}
 }
 
@@ -253,15 +254,15 @@ func TestFailuresBeforeTheRequestAreTechnical(t *testing.T) {
 		deps      Deps
 		code      string
 	}{
-		{"a refused connection", "http://" + free.Addr().String(), Deps{}, codeDial},
-		{"a host without an address", "http://engine.example", dialWith(&net.DNSError{Err: "no such host", Name: "engine.example", IsNotFound: true}), codeDNS},
-		{"a certificate nobody trusts", tlsServer.URL, Deps{}, codeTLS},
-		{"TLS spoken to a server without it", strings.Replace(plain.url, "http:", "https:", 1), Deps{}, codeReset},
-		{"a server that is silent during the handshake", "https://" + silent.Addr().String(), Deps{}, codeTimeout},
+		{"a refused connection", "http://" + free.Addr().String(), Deps{}, httpcall.CodeDial},
+		{"a host without an address", "http://engine.example", dialWith(&net.DNSError{Err: "no such host", Name: "engine.example", IsNotFound: true}), httpcall.CodeDNS},
+		{"a certificate nobody trusts", tlsServer.URL, Deps{}, httpcall.CodeTLS},
+		{"TLS spoken to a server without it", strings.Replace(plain.url, "http:", "https:", 1), Deps{}, httpcall.CodeReset},
+		{"a server that is silent during the handshake", "https://" + silent.Addr().String(), Deps{}, httpcall.CodeTimeout},
 		{"a dial that takes too long", "http://engine.example", Deps{Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
 			<-ctx.Done()
 			return nil, ctx.Err()
-		}}, codeTimeout},
+		}}, httpcall.CodeTimeout},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -357,7 +358,7 @@ func TestACancelledCallIsNotStarted(t *testing.T) {
 	for _, kept := range []int{0, 1} { // a kept connection does not fail by itself when the context has ended
 		d.BeforeSend = func() bool { t.Error("BeforeSend was asked for a call that had ended"); return true }
 		r := e.Correlate(ctx, d)
-		if r.Verdict != engine.NotStarted || r.Code != codeCancelled {
+		if r.Verdict != engine.NotStarted || r.Code != httpcall.CodeCancelled {
 			t.Errorf("got %s %s, want %s", r.Verdict, r.Code, engine.NotStarted)
 		}
 		if _, requests := w.seen(); requests != kept {

@@ -10,6 +10,9 @@ import (
 	"cloud.google.com/go/compute/metadata"
 )
 
+// codeToken is the code of results without an ID token.
+const codeToken = "token"
+
 // TokenSource gives ID tokens. It is asked before each delivery and caches by itself, and is safe for concurrent use. An
 // error that is a TokenRefusal is our set-up's fault; any other may heal.
 type TokenSource interface {

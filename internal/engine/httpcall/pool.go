@@ -1,11 +1,9 @@
-package httpengine
+package httpcall
 
 import (
-	"bytes"
 	"context"
 	"crypto/tls"
 	"errors"
-	"io"
 	"net"
 	"net/http"
 	"net/url"
@@ -16,11 +14,11 @@ import (
 const (
 	// maxIdleConns is more than the calls a relay makes in parallel.
 	maxIdleConns = 64
-	// maxIdleTime is below the five seconds after which the least patient common servers (Node) close a kept connection:
+	// MaxIdleTime is below the five seconds after which the least patient common servers (Node) close a kept connection:
 	// a request that meets that close would be Unknown.
-	maxIdleTime = 4 * time.Second
-	// maxAnswerHeaderBytes bounds an answer's header.
-	maxAnswerHeaderBytes = 64 << 10
+	MaxIdleTime = 4 * time.Second
+	// MaxAnswerHeaderBytes bounds an answer's header.
+	MaxAnswerHeaderBytes = 64 << 10
 )
 
 var errPoolClosed = errors.New("the engine's adapter is closed")
@@ -69,7 +67,7 @@ func newPool(target *url.URL, keep bool, deps Deps) *pool {
 			TLSClientConfig:        tlsConfig,
 			Protocols:              protocols,
 			DisableCompression:     true, // a bounded number of bytes must stay a bounded number of bytes
-			MaxResponseHeaderBytes: maxAnswerHeaderBytes,
+			MaxResponseHeaderBytes: MaxAnswerHeaderBytes,
 		},
 		scheme:  target.Scheme,
 		address: net.JoinHostPort(target.Hostname(), port),
@@ -123,7 +121,7 @@ func (p *pool) takeIdle() (*http.ClientConn, error) {
 }
 
 func (p *pool) dropOld() {
-	oldest := p.now().Add(-maxIdleTime)
+	oldest := p.now().Add(-MaxIdleTime)
 	n := 0
 	for n < len(p.idle) && p.idle[n].since.Before(oldest) {
 		_ = p.idle[n].conn.Close()
@@ -157,10 +155,13 @@ func (p *pool) close() {
 	p.idle = nil
 }
 
-// newBody has no GetBody beside it, and needs none: nothing rewinds.
-func newBody(b []byte) io.ReadCloser {
-	if len(b) == 0 {
-		return http.NoBody
+// errors returns what the idle connections say of themselves, the most recently used one last.
+func (p *pool) errors() []error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	all := make([]error, len(p.idle))
+	for i, c := range p.idle {
+		all[i] = c.conn.Err()
 	}
-	return io.NopCloser(bytes.NewReader(b))
+	return all
 }

@@ -1,4 +1,4 @@
-package httpengine
+package httpcall
 
 import (
 	"bytes"
@@ -13,32 +13,32 @@ import (
 )
 
 const (
-	maxDetailBytes = 500
+	MaxDetailBytes = 500
 	maxSourceBytes = 4 << 10 // of a title or a detail; a longer one is no sentence
 	maxScrubBytes  = 1 << 20 // of a body that is looked through for values
 	minValueBytes  = 4       // a shorter value ("42", "EUR") says nothing, and is in every other sentence
 	omitted        = "[...]"
 )
 
-// scrubber takes the values of a delivery out of what the engine says, because what it says is kept and shown, and
+// Scrubber takes the values of a delivery out of what the engine says, because what it says is kept and shown, and
 // payloads must not be. The correlation key may stay: it is a column of the row.
-type scrubber struct {
-	delivery engine.Delivery
+type Scrubber struct {
+	Delivery engine.Delivery
 }
 
-// sentence is a problem's title and detail on one line, bounded, without values of the delivery.
-func (s scrubber) sentence(title, detail string) string {
+// Sentence is a problem's title and detail on one line, bounded, without values of the delivery.
+func (s Scrubber) Sentence(title, detail string) string {
 	parts := make([]string, 0, 2)
 	for _, part := range []string{title, detail} {
 		if part = oneLine(s.clean(part)); part != "" && !slices.Contains(parts, part) {
 			parts = append(parts, part)
 		}
 	}
-	return cut(strings.Join(parts, ": "), maxDetailBytes)
+	return cut(strings.Join(parts, ": "), MaxDetailBytes)
 }
 
-// reference is r unless it repeats a value of the delivery.
-func (s scrubber) reference(r string) string {
+// Reference is r unless it repeats a value of the delivery.
+func (s Scrubber) Reference(r string) string {
 	if r == "" {
 		return ""
 	}
@@ -50,7 +50,7 @@ func (s scrubber) reference(r string) string {
 }
 
 // clean replaces each value of the delivered body in text. Where it cannot look, nothing is left.
-func (s scrubber) clean(text string) string {
+func (s Scrubber) clean(text string) string {
 	if text == "" || len(text) > maxSourceBytes {
 		return ""
 	}
@@ -66,8 +66,8 @@ func (s scrubber) clean(text string) string {
 
 // values are the texts in the delivered body that could be recognised in a sentence, longest first, so that one that
 // holds another is replaced whole.
-func (s scrubber) values() ([]string, bool) {
-	d := s.delivery
+func (s Scrubber) values() ([]string, bool) {
+	d := s.Delivery
 	size := len(d.Payload)
 	if d.Variables != nil {
 		size = 0

@@ -1,0 +1,162 @@
+package flowable
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+
+	"github.com/pubsub-inbox/pubsub-inbox/internal/engine"
+	"github.com/pubsub-inbox/pubsub-inbox/internal/engine/httpcall"
+)
+
+// info is the body of Flowable's own errors.
+type info struct {
+	Message   string `json:"message"`
+	Exception string `json:"exception"`
+}
+
+// errorInfo reads Flowable's own error, and reports whether the answer is one. Spring's (timestamp, status, error, path)
+// and a proxy's are not: they say nothing about an execution.
+func errorInfo(a httpcall.Answer) (info, bool) {
+	var members map[string]json.RawMessage
+	if !a.JSON() || json.Unmarshal(a.Body, &members) != nil || members["message"] == nil || members["exception"] == nil {
+		return info{}, false
+	}
+	var i info
+	if json.Unmarshal(members["message"], &i.Message) != nil || json.Unmarshal(members["exception"], &i.Exception) != nil {
+		return info{}, false
+	}
+	return i, true
+}
+
+// What Flowable says, in its own words. A test compares them with what a real one says.
+const (
+	saysNotSubscribed = "does not have a subscription to a message event with name '"
+	saysSuspended     = "Cannot receive message for a suspended "
+	saysConcurrently  = "updated by another transaction concurrently"
+	saysNoStart       = "Cannot start process instance by message: no subscription to message with name '"
+	saysCannotStart   = "Cannot start process instance. Process definition "
+	saysIsSuspended   = " is suspended"
+)
+
+// saysGone reports whether Flowable says that this very execution is gone, or waits for this message no more. The same
+// statuses, and the same classes of errors, come from later steps of the process.
+func (i info) saysGone(status int, execution, message string) bool {
+	switch status {
+	case http.StatusNotFound:
+		return i.Exception == "Could not find an execution with id '"+execution+"'." || i.Exception == "execution "+execution+" doesn't exist"
+	case http.StatusInternalServerError:
+		return strings.HasPrefix(i.Exception, "Execution[ id '"+execution+"' ]") && strings.HasSuffix(i.Exception, saysNotSubscribed+message+"'")
+	}
+	return false
+}
+
+func (e *Engine) deliver(ctx context.Context, d engine.Delivery, waiting row, variables []variable) engine.Result {
+	body, err := json.Marshal(struct {
+		Action      string     `json:"action"`
+		MessageName string     `json:"messageName"`
+		Variables   []variable `json:"variables"`
+	}{"messageEventReceived", d.Message, variables})
+	if err != nil {
+		return *rejected("request", "The message cannot be sent: it cannot be written as JSON.")
+	}
+	a, failure := e.call(ctx, http.MethodPut, "/runtime/executions/"+url.PathEscape(waiting.ID), body, d.MaySend)
+	if failure != nil {
+		return *failure
+	}
+	if a.Status == http.StatusNoContent {
+		return engine.Result{Verdict: engine.Correlated, Code: "HTTP 204", Reference: waiting.instance()}
+	}
+	if a.Status == http.StatusOK {
+		var r row
+		if a.Body != nil && !a.HTML() && json.Unmarshal(a.Body, &r) == nil && r.ID == waiting.ID {
+			return engine.Result{Verdict: engine.Correlated, Code: "HTTP 200", Reference: waiting.instance()}
+		}
+		return engine.Result{Verdict: engine.Unknown, Code: "PROTOCOL", Detail: "What answered said success, and not as Flowable does."}
+	}
+	if i, ours := errorInfo(a); ours {
+		switch {
+		case i.saysGone(a.Status, waiting.ID, d.Message):
+			return engine.Result{Verdict: engine.Vanished, Code: code(a), Reference: waiting.instance(), Detail: "The execution that waited does not wait any more: it moved on between look-up and delivery."}
+		case strings.HasPrefix(i.Exception, saysSuspended):
+			return suspended(waiting.instance())
+		}
+	}
+	return e.refused(ctx, d, a)
+}
+
+// refused classifies an answer that is no success, of a request that would have had an effect.
+func (e *Engine) refused(ctx context.Context, d engine.Delivery, a httpcall.Answer) engine.Result {
+	res := engine.Result{Code: code(a)}
+	i, ours := errorInfo(a)
+	say := func(v engine.Verdict, detail string) engine.Result {
+		res.Verdict, res.Detail = v, detail
+		return res
+	}
+	text := httpcall.Scrubber{Delivery: d}.Sentence("", i.Exception)
+	if text == "" {
+		text = "The engine failed while it handled the message."
+	}
+	switch wait, asked := a.RetryAfter(e.now()); {
+	case a.Status == http.StatusUnauthorized, a.Status == http.StatusForbidden, a.Status == http.StatusProxyAuthRequired:
+		return say(engine.Unauthorised, refusesUs)
+	case a.Status == http.StatusTooManyRequests, a.Status == http.StatusServiceUnavailable && asked:
+		res.RetryAfter = wait
+		return say(engine.Throttled, "The engine asks for less.")
+	case a.Status == http.StatusRequestEntityTooLarge:
+		return say(engine.Rejected, "The message is too large for the engine.")
+	case ours && strings.HasPrefix(i.Exception, noEndpoint), !ours && (a.Status == http.StatusNotFound || a.Status == http.StatusMethodNotAllowed):
+		res.Code = "BASE_PATH"
+		return say(engine.Technical, wrongPath)
+	case ours && a.Status == http.StatusBadRequest:
+		return say(engine.Rejected, text)
+	case ours:
+		return e.evidence(ctx, d, res, text, strings.Contains(i.Exception, saysConcurrently))
+	case a.Status == http.StatusFound, a.Status == http.StatusSeeOther:
+		return say(engine.Unknown, "What answered redirects, perhaps to a login page; redirects are not followed.")
+	case a.Status < 400 && a.Status >= 300:
+		return say(engine.Technical, "What answered redirects: the URL is not Flowable's own. Redirects are not followed.")
+	case a.Status == http.StatusRequestTimeout, a.Status >= 500, a.Status < 300:
+		return say(engine.Unknown, "Something on the way to the engine, or the engine itself, broke off; the message may have been handled.")
+	}
+	return say(engine.Technical, "What answered refused, and not as Flowable does.")
+}
+
+func code(a httpcall.Answer) string { return "HTTP " + strconv.Itoa(a.Status) }
+
+// evidence decides about a delivery that Flowable says has failed. Its transaction is over: no waiting is needed to see
+// what it left. Text and status alone do not tell a failed step from a failure after the commit, nor, when they are
+// masked, from a subscription that is gone.
+func (e *Engine) evidence(ctx context.Context, d engine.Delivery, res engine.Result, text string, lostRace bool) engine.Result {
+	var outcome engine.ProbeOutcome
+	var found engine.Result
+	var waiting row
+	if d.Start {
+		outcome, found = e.probeStart(ctx, d)
+	} else {
+		outcome, found, waiting = e.lookup(ctx, d)
+	}
+	switch outcome {
+	case engine.ProbeFound:
+		found.Verdict = engine.Correlated
+		found.Code, found.Detail = res.Code, "The engine said that it failed, but the message has had its effect."
+		return found
+	case engine.ProbeWaiting:
+		if waiting.Suspended {
+			return suspended(waiting.instance())
+		}
+		res.Verdict, res.Detail = engine.Technical, text
+		if lostRace {
+			// Nobody's failure: two transactions met, and the other one won.
+			res.Verdict, res.Code = engine.RetryAfter, "OPTIMISTIC_LOCK"
+		}
+	case engine.ProbeGone:
+		res.Verdict, res.Detail = engine.Vanished, "The delivery failed, and nobody waits for the message any more: "+text
+	default:
+		res.Verdict, res.Detail = engine.Unknown, "The delivery failed, and the engine could not be asked what became of it: "+text
+	}
+	return res
+}
