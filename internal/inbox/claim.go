@@ -53,16 +53,19 @@ type ClaimedLane struct {
 	Messages []*Message
 }
 
+// VerdictLost is what stands in the Attempts row of an attempt whose worker did not come back.
+const VerdictLost = "LOST"
+
 // ClaimPlan is what a claim writes. It is computed from what the transaction read, and from nothing else, so that a
 // transaction that runs twice plans anew.
 type ClaimPlan struct {
 	Claimed  []ClaimedLane
-	Suspect  bool       // Claimed is one message that has cost a worker
-	Suspects bool       // a suspect was left for a time when it can be alone
-	Lanes    []Lane     // to write; claimed ones too
-	Messages []*Message // to write
-	Lost     []*Message // of those, whose worker was lost: an Attempts row each
-	Afresh   []*Message // of those, reopened by hand: an Audit row each, with the state before
+	Suspect  bool             // Claimed is one message that has cost a worker
+	Suspects bool             // a suspect was left for a time when it can be alone
+	Lanes    []Lane           // to write; claimed ones too
+	Messages []*Message       // to write
+	Lost     []SettledAttempt // of those, whose worker was lost: an Attempts row each
+	Afresh   []*Message       // of those, reopened by hand: an Audit row each, with the state before
 	Before   map[string]Message
 	Engines  []EngineState // to write: a probe was taken
 	Parked   int
@@ -123,7 +126,7 @@ func (p *claimPlanner) look(lane Lane, queue []*Message) (candidate, bool) {
 	for _, m := range queue[min(1, len(queue)):] {
 		// A lease that ran out: whatever of the lane was claimed with it may have been called.
 		if m.Status == Processing {
-			p.lost(m)
+			p.lost(lane, m)
 		}
 	}
 	if len(queue) == 0 {
@@ -153,7 +156,7 @@ func (p *claimPlanner) look(lane Lane, queue []*Message) (candidate, bool) {
 func (p *claimPlanner) prepare(lane Lane, head *Message) (gone bool) {
 	switch {
 	case head.Status == Processing:
-		p.lost(head)
+		p.lost(lane, head)
 		return head.Status == Parked && !head.Blocks
 	case head.Status == Received && head.Attempts == 0 && head.Reason != "":
 		p.plan.Before[head.ID] = *head
@@ -182,9 +185,8 @@ func StartAfresh(m *Message) {
 }
 
 // lost records that the worker of m did not come back.
-func (p *claimPlanner) lost(m *Message) {
+func (p *claimPlanner) lost(lane Lane, m *Message) {
 	m.LostWorkers++
-	m.LostAttempt = m.Attempts
 	m.OutcomeUnknown = true
 	m.LastFailedAt = p.now
 	if m.FirstFailedAt.IsZero() {
@@ -198,7 +200,10 @@ func (p *claimPlanner) lost(m *Message) {
 		p.plan.Parked++
 	}
 	p.plan.Messages = append(p.plan.Messages, m)
-	p.plan.Lost = append(p.plan.Lost, m)
+	p.plan.Lost = append(p.plan.Lost, SettledAttempt{InboxID: m.ID, AttemptRecord: AttemptRecord{
+		Number: m.Attempts, StartedAt: m.ProcessingStartedAt, EndedAt: p.now, Verdict: VerdictLost, ErrorCode: m.LastErrorCode,
+		ErrorMessage: m.LastErrorMessage, Engine: p.Routes[m.Route].Engine, Owner: lane.LeaseOwner,
+	}})
 }
 
 func (p *claimPlanner) rest(lane Lane, rest Rest) {

@@ -473,7 +473,7 @@ func TestALostWorkerIsFoundInTheHeadAndBehindIt(t *testing.T) {
 	if !p.Suspect {
 		t.Error("the plan does not say that what it claims is a suspect")
 	}
-	if diff := cmp.Diff([]string{"1", "2"}, ids(p.Lost)); diff != "" {
+	if diff := cmp.Diff([]string{"1", "2"}, lostIDs(p.Lost)); diff != "" {
 		t.Errorf("lost: %s", diff)
 	}
 	if diff := cmp.Diff([]string{"1", "2"}, ids(p.Messages)); diff != "" {
@@ -512,7 +512,7 @@ func TestTheFifthLostWorkerPoisons(t *testing.T) {
 		if got := written(t, p.Lanes, "a"); got.WhyNotDue != inbox.WhyBlocked || !got.DueAt.IsZero() {
 			t.Errorf("the lane is %+v, want blocked", got)
 		}
-		if diff := cmp.Diff([]string{"1", "2"}, ids(p.Lost)); diff != "" {
+		if diff := cmp.Diff([]string{"1", "2"}, lostIDs(p.Lost)); diff != "" {
 			t.Errorf("lost: %s", diff)
 		}
 	})
@@ -618,7 +618,7 @@ func TestASuspectThatIsLeftLosesItsDeadLease(t *testing.T) {
 	if got.LeaseOwner != "" || !got.DueAt.Equal(now) {
 		t.Errorf("the lane is %+v; want no lease, so that a late worker releases nothing, and due now", got)
 	}
-	if diff := cmp.Diff([]string{"a1"}, ids(p.Lost)); diff != "" {
+	if diff := cmp.Diff([]string{"a1"}, lostIDs(p.Lost)); diff != "" {
 		t.Errorf("lost: %s", diff)
 	}
 }
@@ -750,4 +750,12 @@ func TestTheSameReadGivesTheSamePlan(t *testing.T) {
 	if diff := cmp.Diff(build(), build()); diff != "" {
 		t.Error(diff)
 	}
+}
+
+func lostIDs(lost []inbox.SettledAttempt) []string {
+	var ids []string
+	for _, l := range lost {
+		ids = append(ids, l.InboxID)
+	}
+	return ids
 }

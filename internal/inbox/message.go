@@ -40,7 +40,6 @@ type Message struct {
 	TechnicalFailures   int64
 	OutageFailures      int64 // those of TechnicalFailures during which the engine answered nobody else
 	LostWorkers         int64
-	LostAttempt         int64 // in memory only: the attempt whose worker was lost
 	OutcomeUnknown      bool
 	PatienceUsed        time.Duration // time between consecutive NotWaiting answers; stored in milliseconds
 	LastNotWaitingAt    time.Time     // zero unless the last answer was NotWaiting

@@ -28,7 +28,7 @@ func TestALostWorkersMessageIsCalledAgainUnderTheSameID(t *testing.T) {
 	if got.Status != "PROCESSED" || got.Attempts != 2 || got.Lost != 0 || got.Unknown {
 		t.Errorf("row is %+v; want PROCESSED at the second attempt, with no lost worker left", got)
 	}
-	if n := w.count("SELECT COUNT(*) FROM Attempts WHERE Verdict = 'LOST' AND Number = 1", nil); n != 1 {
+	if n := w.count("SELECT COUNT(*) FROM Attempts WHERE Verdict = 'LOST' AND Number = 1 AND Owner = 'dead' AND Engine = 'e'", nil); n != 1 {
 		t.Errorf("%d lost attempts are recorded, want 1", n)
 	}
 }

@@ -249,8 +249,8 @@ func (r *run) claim(ctx, calls context.Context) {
 	for _, name := range plan.Unknown {
 		r.Log.ErrorContext(ctx, "a due message names a route or an engine that this configuration lacks; it waits a minute", "name", name)
 	}
-	for _, m := range plan.Lost {
-		r.Log.WarnContext(ctx, "a worker was lost while handling a message", "inboxId", m.ID, "lostWorkers", m.LostWorkers, "status", m.Status)
+	for _, lost := range plan.Lost {
+		r.Log.WarnContext(ctx, "a worker was lost while handling a message", "inboxId", lost.InboxID, "attempt", lost.Number, "owner", lost.Owner)
 	}
 	if more || len(plan.Lanes) > 0 || plan.Suspects {
 		// Something moved, so there may be more: the next scan needs not wait.

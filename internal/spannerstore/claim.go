@@ -101,11 +101,8 @@ func (s *Store) claimMutations(req inbox.ClaimRequest, plan inbox.ClaimPlan) []*
 	for _, m := range plan.Messages {
 		mutations = append(mutations, writeState(m))
 	}
-	for _, m := range plan.Lost {
-		mutations = append(mutations, s.writeAttempt(inbox.SettledAttempt{InboxID: m.ID, AttemptRecord: inbox.AttemptRecord{
-			Number: m.LostAttempt, StartedAt: m.ProcessingStartedAt, EndedAt: m.LastFailedAt, Verdict: "LOST",
-			ErrorCode: m.LastErrorCode, ErrorMessage: m.LastErrorMessage,
-		}}))
+	for _, attempt := range plan.Lost {
+		mutations = append(mutations, s.writeAttempt(attempt))
 	}
 	for _, m := range plan.Afresh {
 		before := plan.Before[m.ID]
