@@ -479,7 +479,7 @@ func TestALostWorkerIsFoundInTheHeadAndBehindIt(t *testing.T) {
 	if diff := cmp.Diff([]string{"1", "2"}, ids(p.Messages)); diff != "" {
 		t.Errorf("written: %s", diff)
 	}
-	if head.Status != inbox.Processing || head.Attempts != 4 || head.LostWorkers != 1 || !head.OutcomeUnknown || head.LostAttempt != 3 ||
+	if head.Status != inbox.Processing || head.Attempts != 4 || head.LostWorkers != 1 || !head.OutcomeUnknown || p.Lost[0].Number != 3 ||
 		!head.FirstFailedAt.Equal(now) || !head.LastFailedAt.Equal(now) || !head.LastNotWaitingAt.IsZero() || head.LastErrorCode == "" {
 		t.Errorf("the head is %+v", head)
 	}
