@@ -45,7 +45,7 @@ type Flowable struct {
 	// ProcessDefinitionKey narrows the search to one process; empty: all. A route that starts instances needs it.
 	ProcessDefinitionKey string
 	// Tenant narrows the search to one tenant; empty: all.
-	Tenant string
+	Tenant              string
 	CorrelationVariable string // the process variable that holds a message's key
 	CorrelationType     string // its type; empty: string
 	// VariableTypes are Flowable's types of variables, by name, where the value is not to decide.

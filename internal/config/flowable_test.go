@@ -46,7 +46,7 @@ func TestFlowablesFaultsHaveTheirPlaces(t *testing.T) {
 		"oidc":                      {"{kind: basic, username: u, passwordEnv: P}", "{kind: oidc, audience: a}", "engines.flow.auth.kind: there is no auth of kind oidc for Flowable"},
 		"a query in the URL":        {"/flowable-rest/service", "/flowable-rest/service?x=1", "5:5: engines.flow.url: the URL must be the base"},
 		"no correlation":            {"    correlation: {variable: workOrderId, type: integer}\n", "", "engines.flow.correlation: Flowable needs a correlation"},
-		"a correlation by a double": {"type: integer", "type: double", `9:41: engines.flow.correlation.type: "double" is no type to compare keys by`},
+		"a correlation by a double": {"type: integer", "type: double", `9:42: engines.flow.correlation.type: "double" is no type to compare keys by`},
 		"an unknown type":           {"total: bigDecimal", "total: money", `10:21: engines.flow.variableTypes.total: "money" is no type`},
 		"a setting of Flowable's":   {"idempotent: true}", "idempotent: true, tenant: x}", "engines.http.tenant: only an engine of kind flowable"},
 		"a start without a process": {"    processDefinitionKey: order\n", "", `routes[0].start: to start instances the engine "flow" needs a processDefinitionKey`},

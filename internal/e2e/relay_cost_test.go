@@ -102,8 +102,9 @@ func TestADeepLaneDoesNotStopTheOthers(t *testing.T) {
 		}
 		othersDone++
 	}
-	if deepBefore > len(deep)/4 {
-		t.Errorf("%d of the deep lane's %d messages were called before the last of the others, want a small part", deepBefore, len(deep))
+	// A lane gives a sixteenth of a batch at a time; two or three claims serve the others.
+	if deepBefore > 50 {
+		t.Errorf("%d of the deep lane's %d messages were called before the last of the others, want a few", deepBefore, len(deep))
 	}
 	t.Logf("%d of %d messages of the deep lane were called before the others were done", deepBefore, len(deep))
 	for key, ids := range wantDeep {

@@ -50,39 +50,48 @@ func TestOverlappingRunsDoTheirPartAndAreAllAnswered200(t *testing.T) {
 }
 
 func TestARunThatLosesTheRaceForTheOldestLanesTakesOthers(t *testing.T) {
-	w := newRelayWorld(t)
-	w.batch = 4
-	messages, want := backlog("WO", 10, 1)
-	w.load(messages, 50)
-	arrived, answer := make(chan string, 10), newSignal()
-	winnersStore, _ := w.store(time.Now)
-	winner := w.relay(winnersStore, time.Now, w.engine(func(_ context.Context, d engine.Delivery) engine.Verdict {
-		arrived <- d.InboxID
-		<-answer.c
-		return engine.Correlated
-	}))
-	losersStore, tap := w.store(time.Now)
-	loser := w.relay(losersStore, time.Now, w.engine(nil))
+	for name, clock := range map[string]func() time.Time{"by a right clock": time.Now, "by a clock ten minutes ahead": shiftedBy(10 * time.Minute)} {
+		t.Run(name, func(t *testing.T) {
+			w := newRelayWorld(t)
+			w.batch = 4
+			messages, want := backlog("WO", 10, 1)
+			w.load(messages, 50)
+			arrived, answer := make(chan string, 100), newSignal()
+			winnersStore, _ := w.store(time.Now)
+			winner := w.relay(winnersStore, time.Now, w.engine(func(_ context.Context, d engine.Delivery) engine.Verdict {
+				arrived <- d.Key
+				<-answer.c
+				return engine.Correlated
+			}))
+			losersStore, tap := w.store(clock)
+			loser := w.relay(losersStore, clock, w.engine(nil))
 
-	// The loser has seen the ten lanes, and begins to claim the oldest four when the winner has them.
-	scanned, goOn := hold(tap, "StreamingRead", func(req any) bool {
-		return req.(*spannerpb.ReadRequest).GetTransaction().GetBegin().GetReadWrite() != nil
-	})
-	lost := w.inBackground(loser)
-	within(t, "the loser is about to claim", scanned)
-	won := w.inBackground(winner)
-	for range 4 {
-		within(t, "the winner calls", arrived)
+			// The loser has seen the ten lanes, and begins to claim the oldest four when the winner has them and more has
+			// come for them.
+			scanned, goOn := hold(tap, "StreamingRead", func(req any) bool {
+				return req.(*spannerpb.ReadRequest).GetTransaction().GetBegin().GetReadWrite() != nil
+			})
+			lost := w.inBackground(loser)
+			within(t, "the loser is about to claim", scanned)
+			won := w.inBackground(winner)
+			var more []message
+			for range 4 {
+				m := message{key: within(t, "the winner calls", arrived), n: 1}
+				more = append(more, m)
+				want[m.key] = append(want[m.key], m.id())
+			}
+			w.load(more, 50)
+			goOn()
+			if s := within(t, "the loser's run ends", lost); s.Processed != 6 {
+				t.Errorf("the run that lost the race processed %d, want the 6 that nobody held", s.Processed)
+			}
+			answer.set()
+			if s := within(t, "the winner's run ends", won); s.Processed != 8 {
+				t.Errorf("the run that won the race processed %d, want 4, and what had come for their lanes", s.Processed)
+			}
+			w.log.checkOnceInOrder(t, want)
+		})
 	}
-	goOn()
-	if s := within(t, "the loser's run ends", lost); s.Processed != 6 {
-		t.Errorf("the run that lost the race processed %d, want the 6 that nobody held", s.Processed)
-	}
-	answer.set()
-	if s := within(t, "the winner's run ends", won); s.Processed != 4 {
-		t.Errorf("the run that won the race processed %d, want 4", s.Processed)
-	}
-	w.log.checkOnceInOrder(t, want)
 }
 
 func TestAnOperatorsPauseIsHonouredByAllProcesses(t *testing.T) {

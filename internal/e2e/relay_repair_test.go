@@ -99,3 +99,42 @@ func TestAnOldMessageThatIsReopenedIsJudgedByItsNewStart(t *testing.T) {
 		t.Errorf("after its first miss %d messages wait and %d are parked, want 1 and 0: its patience has begun anew", s.Retrying, s.Parked)
 	}
 }
+
+func TestAResultDoesNotOverwriteWhatAPersonHasChangedMeanwhile(t *testing.T) {
+	for _, change := range []string{
+		"Status = 'DISCARDED'",
+		"Status = 'RECEIVED', Attempts = 0",
+		"Attempts = 7", // as if it had been claimed anew
+	} {
+		t.Run(change, func(t *testing.T) {
+			w := newRelayWorld(t)
+			m := message{key: "WO-1", n: 1}
+			w.load([]message{m}, 1)
+			store, _ := w.store(time.Now)
+			stop := make(chan struct{}) // what follows from the change is not looked at here
+			var changed []string
+			r := w.relay(store, time.Now, w.engine(func(context.Context, engine.Delivery) engine.Verdict {
+				w.sql("UPDATE Messages SET "+change+" WHERE InboxId = '"+m.id()+"'", nil)
+				changed = w.dump("Messages")
+				close(stop)
+				return engine.Correlated
+			}))
+			s, err := r.Run(t.Context(), true, stop, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if s.Processed != 0 {
+				t.Errorf("the run counts %d processed, want 0", s.Processed)
+			}
+			if diff := cmp.Diff(changed, w.dump("Messages")); diff != "" {
+				t.Errorf("the result has changed the message (-before +after):\n%s", diff)
+			}
+			if n := w.count("Attempts WHERE Late AND Verdict = 'CORRELATED'"); n != 1 {
+				t.Errorf("%d late results are kept, want 1", n)
+			}
+			if n := w.count("Lanes WHERE LeaseOwner IS NOT NULL"); n != 0 {
+				t.Error("the lane is still leased: nobody could take it up before the lease ends")
+			}
+		})
+	}
+}

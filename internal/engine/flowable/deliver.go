@@ -85,7 +85,11 @@ func (e *Engine) deliver(ctx context.Context, d engine.Delivery, waiting row, va
 			return suspended(waiting.instance())
 		}
 	}
-	return e.refused(ctx, d, a)
+	res := e.refused(ctx, d, a)
+	if res.Verdict == engine.Vanished {
+		res.Reference = waiting.instance()
+	}
+	return res
 }
 
 // refused classifies an answer that is no success, of a request that would have had an effect.

@@ -8,7 +8,6 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -288,31 +287,4 @@ func compacted(raw []byte) string {
 		out, _ := json.Marshal(v)
 		b.Write(out)
 	}
-}
-
-var (
-	idPattern       = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`)
-	timePattern     = regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:?\d\d)`)
-	durationPattern = regexp.MustCompile(`"durationInMillis":\d+`)
-	versionPattern  = regexp.MustCompile(`\b(order|short|cancellation):\d+:`)
-)
-
-// lasting replaces what differs from run to run, the same by the same.
-type lasting struct {
-	key, base string
-	ids       map[string]string
-}
-
-func (l *lasting) text(s string) string {
-	s = strings.ReplaceAll(s, l.base, "http://flowable")
-	s = strings.ReplaceAll(s, l.key, recordedKey)
-	s = idPattern.ReplaceAllStringFunc(s, func(id string) string {
-		if l.ids[id] == "" {
-			l.ids[id] = fmt.Sprintf("id-%d", len(l.ids)+1)
-		}
-		return l.ids[id]
-	})
-	s = timePattern.ReplaceAllString(s, "2026-03-02T08:15:30.123Z")
-	s = durationPattern.ReplaceAllString(s, `"durationInMillis":1`)
-	return versionPattern.ReplaceAllString(s, "$1:1:")
 }

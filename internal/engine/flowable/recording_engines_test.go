@@ -3,11 +3,14 @@
 package flowable_test
 
 import (
+	"bytes"
 	"encoding/json"
 	"flag"
+	"fmt"
 	"net/http"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -137,7 +140,7 @@ func TestTheRecordingsAreStillWhatFlowableSays(t *testing.T) {
 				x := exchange{Method: r.Method, Path: l.text(r.URL.RequestURI()), Request: json.RawMessage(l.text(string(body))),
 					Status: status, Media: header.Get("Content-Type")}
 				if text := l.text(string(answer)); json.Valid([]byte(text)) {
-					x.Answer = json.RawMessage(text)
+					x.Answer = settled(x.Path, json.RawMessage(text))
 				} else {
 					x.Text = text
 				}
@@ -180,4 +183,50 @@ func TestTheRecordingsAreStillWhatFlowableSays(t *testing.T) {
 			}
 		})
 	}
+}
+
+// settled takes away what Flowable itself leaves open: the order of variables, and which of an instance's activities is
+// the first.
+func settled(path string, answer json.RawMessage) json.RawMessage {
+	for _, member := range []string{"activityId", "activityType"} {
+		if strings.Contains(path, "historic-activity-instances") && !strings.Contains(path, "activityId=") {
+			answer = regexp.MustCompile(`"`+member+`":"[^"]*"`).ReplaceAll(answer, []byte(`"`+member+`":"any"`))
+		}
+	}
+	return regexp.MustCompile(`"variables":\[(\{[^\]]*\})\]`).ReplaceAllFunc(answer, func(list []byte) []byte {
+		var variables []json.RawMessage
+		if json.Unmarshal(bytes.TrimPrefix(list, []byte(`"variables":`)), &variables) != nil {
+			return list
+		}
+		slices.SortFunc(variables, func(a, b json.RawMessage) int { return bytes.Compare(a, b) })
+		sorted, _ := json.Marshal(variables)
+		return append([]byte(`"variables":`), sorted...)
+	})
+}
+
+var (
+	idPattern       = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`)
+	timePattern     = regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:?\d\d)`)
+	durationPattern = regexp.MustCompile(`"durationInMillis":\d+`)
+	versionPattern  = regexp.MustCompile(`\b(order|short|cancellation):\d+:`)
+)
+
+// lasting replaces what differs from run to run, the same by the same.
+type lasting struct {
+	key, base string
+	ids       map[string]string
+}
+
+func (l *lasting) text(s string) string {
+	s = strings.ReplaceAll(s, l.base, "http://flowable")
+	s = strings.ReplaceAll(s, l.key, recordedKey)
+	s = idPattern.ReplaceAllStringFunc(s, func(id string) string {
+		if l.ids[id] == "" {
+			l.ids[id] = fmt.Sprintf("id-%d", len(l.ids)+1)
+		}
+		return l.ids[id]
+	})
+	s = timePattern.ReplaceAllString(s, "2026-03-02T08:15:30.123Z")
+	s = durationPattern.ReplaceAllString(s, `"durationInMillis":1`)
+	return versionPattern.ReplaceAllString(s, "$1:1:")
 }

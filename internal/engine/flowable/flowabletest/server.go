@@ -109,7 +109,7 @@ func (s *Server) Resume(ctx context.Context) error {
 	if err := s.await(ctx, c); err != nil {
 		c.kill()
 		s.child = nil
-		return fmt.Errorf("Flowable does not start: %w; its output:\n%s", err, c.out.tail())
+		return fmt.Errorf("start Flowable: %w; its output:\n%s", err, c.out.tail())
 	}
 	return nil
 }
