@@ -7,11 +7,14 @@ import (
 	"context"
 	"errors"
 	"io"
+	"log/slog"
 	"net/http"
 	"os"
+	"sync"
 	"time"
 
 	"github.com/pubsub-inbox/pubsub-inbox/internal/config"
+	"github.com/pubsub-inbox/pubsub-inbox/internal/engine"
 	"github.com/pubsub-inbox/pubsub-inbox/internal/funcserver"
 	"github.com/pubsub-inbox/pubsub-inbox/internal/relayer"
 	"github.com/pubsub-inbox/pubsub-inbox/internal/routing"
@@ -61,9 +64,28 @@ func Options(lookup config.Lookup, w io.Writer) funcserver.Options {
 				return nil, err
 			}
 			f.OnShutdown("spanner", func(context.Context) error { store.Close(); return nil })
+			checkEngines(ctx, engines, log)
 			return relayer.New(relayer.FromConfig(cfg, env.Revision), relayer.Deps{Store: store, Router: router, Engines: engines,
 				Log: log, Now: time.Now, After: time.After, NewID: wiring.NewID, Rand: wiring.NewRand}), nil
 		})
 		return wiring.Endpoint(relayer.Handler(relay.Get, f.Draining().Done(), f.Cut().Done()), auth, log), nil
 	}}
+}
+
+// checkEngines logs what an engine that can be asked finds wrong with itself, such as too little history to look anything
+// up in. It is asked with the first run, not at start: an engine that is down must not stop a deployment.
+func checkEngines(ctx context.Context, engines map[string]engine.Engine, log *slog.Logger) {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	var checks sync.WaitGroup
+	for name, e := range engines {
+		if checker, ok := e.(interface{ Check(context.Context) []string }); ok {
+			checks.Go(func() {
+				for _, wrong := range checker.Check(ctx) {
+					log.WarnContext(ctx, "engine check", "engine", name, "wrong", wrong)
+				}
+			})
+		}
+	}
+	checks.Wait()
 }

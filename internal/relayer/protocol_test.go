@@ -474,3 +474,22 @@ func TestARouteThisInstanceLacksWaitsAMinuteAndIsNotParked(t *testing.T) {
 		t.Errorf("the lane is due at %v because of %q, want in a minute, ROUTE_UNKNOWN", lane.DueAt, lane.WhyNotDue)
 	}
 }
+
+func TestWhatVanishedIsLookedForOnceMore(t *testing.T) {
+	for second, want := range map[engine.Verdict]string{
+		engine.Vanished: "PARKED/VANISHED", engine.NotWaiting: "PARKED/VANISHED", engine.Correlated: "PROCESSED",
+	} {
+		w := newWorld(t)
+		id := w.insert("WO-1", 1)
+		calls := 0
+		w.once(w.relay(w.engine(func(context.Context, engine.Delivery) engine.Result {
+			if calls++; calls == 1 {
+				return engine.Result{Verdict: engine.Vanished}
+			}
+			return engine.Result{Verdict: second}
+		})))
+		if got := w.status(id); got != want || calls != 2 {
+			t.Errorf("vanished, then %s: %s after %d calls, want %s after 2", second, got, calls, want)
+		}
+	}
+}

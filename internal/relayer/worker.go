@@ -137,8 +137,11 @@ func (w worker) correlate(ctx context.Context, eng engine.Engine, m *inbox.Messa
 	}
 	res := eng.Correlate(ctx, delivery)
 	if res.Verdict == engine.Vanished && w.mayStart(eng) {
-		// The waiting instance may just have moved: one look more, then a person.
-		res = eng.Correlate(ctx, delivery)
+		// The waiting instance may just have moved: one look more, then a person. That nobody waits now is what "vanished"
+		// means, and no reason to have patience.
+		if again := eng.Correlate(ctx, delivery); again.Verdict != engine.NotWaiting && again.Verdict != engine.NotStarted {
+			res = again
+		}
 	}
 	if res.Verdict == engine.NotWaiting {
 		if a := w.attempt(m, w.Now()); a.patienceEnds() {
