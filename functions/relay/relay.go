@@ -79,7 +79,9 @@ func checkEngines(ctx context.Context, engines map[string]engine.Engine, log *sl
 	defer cancel()
 	var checks sync.WaitGroup
 	for name, e := range engines {
-		if checker, ok := e.(interface{ Check(context.Context) []string }); ok {
+		if checker, ok := e.(interface {
+			Check(context.Context) []string
+		}); ok {
 			checks.Go(func() {
 				for _, wrong := range checker.Check(ctx) {
 					log.WarnContext(ctx, "engine check", "engine", name, "wrong", wrong)
