@@ -232,7 +232,8 @@ func TestAProcessThatSleptThroughItsLeaseChangesNothing(t *testing.T) {
 	if diff := cmp.Diff(lane, w.dump("Lanes")); diff != "" {
 		t.Errorf("the sleeper has changed the lane (-before +after):\n%s", diff)
 	}
-	if diff := cmp.Diff([]string{first}, w.texts("SELECT InboxId FROM Attempts WHERE Late AND Verdict = 'CORRELATED'")); diff != "" {
+	// Whether it still reads the answer, or finds its time-out over first, is a race that it may lose.
+	if diff := cmp.Diff([]string{first}, w.texts("SELECT InboxId FROM Attempts WHERE Late AND Verdict IN ('CORRELATED', 'UNKNOWN')")); diff != "" {
 		t.Errorf("late results that are kept (-want +got):\n%s", diff)
 	}
 	calls := map[string][]string{}

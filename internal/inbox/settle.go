@@ -129,6 +129,9 @@ func PlanSettle(req SettleRequest, now, latest time.Time, lanes map[string]Lane,
 				continue
 			}
 			plan.Late = append(plan.Late, m.ID)
+			if r.Verdict == "" {
+				continue // nothing was sent, so there is nothing to keep
+			}
 			record := AttemptRecord{Number: r.Number, StartedAt: r.StartedAt, EndedAt: r.EndedAt,
 				Verdict: r.Verdict, Engine: r.Engine, Owner: ls.Lane.LeaseOwner}
 			if r.Attempt != nil {
