@@ -107,21 +107,7 @@ func placeAgain(consumer string, router *routing.Router, m inbox.Message, body [
 	}
 	r.Route, r.Type, r.Version, r.TenantID = d.Route, d.Type, d.Version, d.TenantID
 	r.AggregateType, r.CorrelationID, r.CausationID, r.Blocks = d.AggregateType, d.CorrelationID, d.CausationID, d.Blocks
-	r.Key, r.Sequence, r.LaneID = d.Key, 0, inbox.OwnLaneID(consumer, r.ID)
-	if d.Key != "" && d.Order != inbox.OrderNone {
-		r.LaneID = inbox.LaneID(consumer, d.KeySpace, d.Order, d.Key)
-	}
-	switch {
-	case d.Order == inbox.OrderReceived:
-		r.OrderedAt = inbox.EpochOrder
-	case !r.PublishedAt.IsZero():
-		r.OrderedAt = r.PublishedAt
-	case r.OrderedAt.Equal(inbox.EpochOrder):
-		r.OrderedAt = r.ReceivedAt // otherwise it is the receive's own time already
-	}
-	if d.Order == inbox.OrderSequence {
-		r.Sequence = d.Sequence
-	}
+	r.Place(d.Placement())
 	return to, nil
 }
 

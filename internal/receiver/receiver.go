@@ -246,26 +246,11 @@ func (r *Receiver) arrival(e *pushmsg.Envelope, body []byte) *inbox.Arrival {
 		}
 		m.ID = inbox.ID(inbox.BusinessIdentity, r.Consumer, scope, d.DedupeKey)
 	}
-	r.place(m, d, e)
+	m.Place(d.Placement())
 	if d.Park != "" {
 		m.Status, m.Reason, m.LastErrorMessage = inbox.Parked, d.Park, inbox.Text(d.ParkDetail, inbox.MaxErrorMessage)
 	}
 	return a
-}
-
-// place puts the message into its lane and order.
-func (r *Receiver) place(m *inbox.Message, d routing.Decision, e *pushmsg.Envelope) {
-	m.Key = d.Key
-	switch d.Order {
-	case inbox.OrderReceived:
-		m.OrderedAt = inbox.EpochOrder
-	case inbox.OrderSequence:
-		m.Sequence = d.Sequence
-	}
-	m.LaneID = inbox.OwnLaneID(r.Consumer, m.ID)
-	if m.Key != "" && d.Order != inbox.OrderNone {
-		m.LaneID = inbox.LaneID(r.Consumer, d.KeySpace, d.Order, m.Key)
-	}
 }
 
 // transport begins a row with what the transport says: its own identity, and a lane of its own.

@@ -50,6 +50,11 @@ type Decision struct {
 	ParkDetail string       // names the expression and the fault, never a value
 }
 
+// Placement is what the decision says about lane and order.
+func (d Decision) Placement() inbox.Placement {
+	return inbox.Placement{Key: d.Key, KeySpace: d.KeySpace, Order: d.Order, Sequence: d.Sequence}
+}
+
 // Call is what an attempt sends.
 type Call struct {
 	Engine  string
