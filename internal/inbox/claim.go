@@ -324,6 +324,9 @@ func fresh(m *Message) bool {
 	return m.Status == Received && m.Attempts == 0 && m.Reason == "" && !m.Suspect() && !m.OutcomeUnknown
 }
 
+// PauseLook is how soon at least, and twice that at most, a lane looks again whether an operator's pause has ended.
+const PauseLook = 5 * time.Second
+
 // ProbeWait is how long a lane waits at most before it looks whether the probe that it stands behind has come back.
 const ProbeWait = time.Second
 
@@ -337,7 +340,7 @@ func (p *claimPlanner) pass(c candidate, mayProbe bool) bool {
 	}
 	switch {
 	case !state.PausedAt.IsZero():
-		return pause(p.now.Add(30*time.Second), 30*time.Second)
+		return pause(p.now.Add(PauseLook), PauseLook)
 	case state.OpenUntil.IsZero():
 		return true
 	case state.OpenUntil.After(p.now):

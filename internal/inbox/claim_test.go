@@ -196,7 +196,7 @@ func TestLanesThatCannotRunGetTheirReasonAndTheirTime(t *testing.T) {
 		{"of an engine that this instance lacks", []*inbox.Message{msg("1", route("lost"))}, nil, inbox.WhyEngineUnknown, minute, minute, "gone", time.Time{}},
 		{"paused by an operator", []*inbox.Message{msg("1")}, func(c *claiming, _ *inbox.Lane) {
 			c.engines["e"] = inbox.EngineState{Name: "e", PausedAt: now.Add(-day)}
-		}, inbox.WhyEnginePaused, 45 * time.Second, minute, "", time.Time{}},
+		}, inbox.WhyEnginePaused, 7500 * time.Millisecond, 10 * time.Second, "", time.Time{}},
 		{"behind an open breaker", []*inbox.Message{msg("1")}, func(c *claiming, _ *inbox.Lane) {
 			c.engines["e"] = inbox.EngineState{Name: "e", OpenUntil: now.Add(hour), Openings: 1}
 		}, inbox.WhyEnginePaused, hour + 5*time.Second, hour + 10*time.Second, "", time.Time{}},

@@ -15,9 +15,12 @@ import (
 // With it, the commit stays under Spanner's 10 MiB for a request.
 const MaxBody = inbox.MaxInlinePayload/3*4 + 512<<10
 
-// answerWithin bounds one receive. It is below every sensible acknowledgement deadline: past that Pub/Sub redelivers, and
-// an answer helps nobody.
-const answerWithin = 20 * time.Second
+// answerWithin bounds one receive. It is below the shortest acknowledgement deadline (10 s): past that Pub/Sub redelivers,
+// and an answer helps nobody.
+const answerWithin = 8 * time.Second
+
+// drain is read of a request that is refused: a client that is still sending might never see the answer otherwise.
+const drain = 32 << 20
 
 // Handler serves the push endpoint. Pub/Sub calls it (POST /), with the push subscription's token, which the handler
 // around it has checked. Every status but 2xx makes Pub/Sub deliver again, in the end to the dead-letter topic:
@@ -36,6 +39,9 @@ func Handler(get func(ctx context.Context) (*Receiver, error), log Logger) http.
 		if status == http.StatusNoContent {
 			w.WriteHeader(status)
 			return
+		}
+		if status == http.StatusRequestEntityTooLarge || status == http.StatusUnsupportedMediaType {
+			_, _ = io.CopyN(io.Discard, r.Body, drain) // whatever comes of it, the answer stands
 		}
 		http.Error(w, sentence, status)
 	})

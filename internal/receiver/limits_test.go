@@ -1,12 +1,17 @@
 package receiver_test
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"encoding/base64"
 	"errors"
+	"fmt"
 	"io"
+	"log/slog"
 	"math/rand/v2"
+	"net"
+	"net/http"
 	"net/http/httptest"
 	"os"
 	"runtime"
@@ -217,5 +222,30 @@ func TestC018AnAttributeThatIsTooLongForAKeyParksTheMessageBeforeTheCommit(t *te
 				t.Errorf("%d lanes know of a message that was parked on arrival", n)
 			}
 		})
+	}
+}
+
+func TestAClientThatSendsAllBeforeItReadsSeesTheRefusal(t *testing.T) {
+	handler := receiver.Handler(nil, slog.New(slog.DiscardHandler))
+	server := httptest.NewServer(handler)
+	defer server.Close()
+	conn, err := net.Dial("tcp", server.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	size := receiver.MaxBody + 2<<20
+	if _, err := fmt.Fprintf(conn, "POST / HTTP/1.1\r\nHost: inbox\r\nContent-Length: %d\r\n\r\n", size); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := conn.Write(make([]byte, size)); err != nil {
+		t.Fatalf("the connection broke before the body was sent: %v", err)
+	}
+	answer, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if answer.StatusCode != http.StatusRequestEntityTooLarge {
+		t.Errorf("status %d, want 413", answer.StatusCode)
 	}
 }

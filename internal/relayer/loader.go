@@ -44,11 +44,17 @@ func (r *run) newLoader(plan inbox.ClaimPlan) *loader {
 // get returns the content of m, or false if its row is gone.
 func (l *loader) get(ctx context.Context, m *inbox.Message) (inbox.Content, bool, error) {
 	if !l.ahead[m.ID] {
+		ctx, cancel := context.WithTimeout(ctx, readLimit)
+		defer cancel()
 		read, err := l.store.Load(ctx, []string{m.ID})
 		content, ok := read[m.ID]
 		return content, ok, err
 	}
-	l.once.Do(func() { l.read, l.err = l.store.Load(ctx, l.ids) })
+	l.once.Do(func() {
+		ctx, cancel := context.WithTimeout(ctx, readLimit)
+		defer cancel()
+		l.read, l.err = l.store.Load(ctx, l.ids)
+	})
 	content, ok := l.read[m.ID]
 	return content, ok, l.err
 }

@@ -3,6 +3,7 @@ package relayer_test
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"sync"
 	"testing"
 	"time"
@@ -492,4 +493,34 @@ func TestWhatVanishedIsLookedForOnceMore(t *testing.T) {
 			t.Errorf("vanished, then %s: %s after %d calls, want %s after 2", second, got, calls, want)
 		}
 	}
+}
+
+// unreachable is a store whose reads hang, as they do when the database is out of reach.
+type unreachable struct{ relayer.Store }
+
+func (unreachable) Sweep(ctx context.Context, _ string, _ int) (int, error) {
+	<-ctx.Done()
+	return 0, ctx.Err()
+}
+
+func (unreachable) Scan(ctx context.Context, _ string, _ int, _ *rand.Rand) ([]string, inbox.Clock, bool, error) {
+	<-ctx.Done()
+	return nil, inbox.Clock{}, false, ctx.Err()
+}
+
+func TestADatabaseOutOfReachKeepsNoRunWaiting(t *testing.T) {
+	w := newWorld(t)
+	w.cfg.Lease, w.cfg.Budget = 400*time.Millisecond, time.Second // a read waits for a quarter of the lease
+	for _, once := range []bool{true, false} {
+		r := w.relayWith(unreachable{w.store}, time.Now, w.engine(nil))
+		if _, err := r.Run(t.Context(), once, nil, nil); err == nil {
+			t.Errorf("once %v: no error", once)
+		}
+	}
+	// Told to end, it does not wait for the read either.
+	w.cfg.Lease, w.cfg.Budget = hour, hour
+	stop := make(chan struct{})
+	close(stop)
+	r := w.relayWith(unreachable{w.store}, time.Now, w.engine(nil))
+	_, _ = r.Run(t.Context(), false, stop, nil)
 }

@@ -21,7 +21,8 @@ type run struct {
 	clock   inbox.Clock
 	summary Summary
 
-	stopping  chan struct{} // closed when nothing new may start
+	ending    <-chan struct{} // closed when the process is told to end
+	stopping  chan struct{}   // closed when nothing new may start
 	stopOnce  sync.Once
 	results   chan laneResult
 	lanes     map[string]*activeLane // claimed by this run, by lane id
@@ -63,10 +64,8 @@ func newRun(r *Relayer, once bool) *run {
 func (r *run) loop(ctx context.Context, stop, cut <-chan struct{}) error {
 	calls, cutCalls := context.WithCancel(context.WithoutCancel(ctx))
 	defer cutCalls()
-	if _, err := r.Store.Sweep(ctx, r.Consumer, r.SweepSlice); err != nil {
-		r.storeErr = fmt.Errorf("sweep: %w", err)
-		r.Log.ErrorContext(ctx, "sweep failed", "error", err)
-	}
+	r.ending = stop
+	r.sweep(ctx)
 	budget := r.After(r.Budget)
 	for {
 		select {
@@ -225,7 +224,9 @@ func (r *run) claim(ctx, calls context.Context) {
 	}
 	var plan inbox.ClaimPlan
 	defer func() { r.gate.leave(plan) }()
-	ids, clock, more, err := r.Store.Scan(ctx, r.Consumer, 2*r.Batch, r.rng)
+	reading, done := r.reading(ctx)
+	ids, clock, more, err := r.Store.Scan(reading, r.Consumer, 2*r.Batch, r.rng)
+	done()
 	r.nextScan = r.Now().Add(r.Poll) // however long it took
 	if err != nil {
 		r.storeFailed(ctx, "scan", err)
@@ -278,6 +279,25 @@ func (r *run) dispatch(calls context.Context, plan inbox.ClaimPlan, before time.
 		r.slots.announce(r.Routes[lane.messages[0].Route].Engine)
 		go w.work(calls)
 	}
+}
+
+func (r *run) sweep(ctx context.Context) {
+	reading, done := r.reading(ctx)
+	defer done()
+	if _, err := r.Store.Sweep(reading, r.Consumer, r.SweepSlice); err != nil {
+		r.storeFailed(ctx, "sweep", err)
+	}
+}
+
+// readLimit bounds what is read outside of a transaction.
+const readLimit = 10 * time.Second
+
+// reading returns the context of a read that the loop waits for: it ends with the limit, and when the process is told to
+// end, so that a database out of reach keeps nobody waiting.
+func (r *run) reading(ctx context.Context) (context.Context, func()) {
+	ctx, stopWaiting := stopWith(ctx, r.ending)
+	ctx, cancel := context.WithTimeout(ctx, min(readLimit, r.transactionLimit()))
+	return ctx, func() { cancel(); stopWaiting() }
 }
 
 // transactionLimit bounds one transaction well inside the lease.

@@ -25,7 +25,8 @@ func (e *Engine) classify(a answer, d engine.Delivery) engine.Result {
 }
 
 func (e *Engine) verdict(a answer, p problem) (engine.Verdict, string) {
-	if a.Status >= 400 && a.Status <= 499 {
+	// A plain 503 is the engine's; one with a problem of ours is about this message. Other 5xx are failures, whatever they say.
+	if a.Status >= 400 && a.Status <= 499 || a.Status == http.StatusServiceUnavailable {
 		if v, ok := Problem(p.Type); ok {
 			return v, "The engine answered with the problem " + string(v) + "."
 		}

@@ -15,7 +15,7 @@
 //
 // Verdict by the first rule that holds:
 //
-//  1. The answer is a 4xx with an application/problem+json document (RFC 9457) whose type names a verdict: see Problem.
+//  1. The answer is a 4xx or a 503 with an application/problem+json document (RFC 9457) whose type names a verdict: see Problem.
 //  2. The configuration has a verdict for the status, or for its class: Config.Statuses. It wins over all that follows,
 //     the checks of a 2xx included.
 //  3. The table below.

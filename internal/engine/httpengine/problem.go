@@ -21,14 +21,14 @@ const (
 // retry-later, duplicate and drop.
 //
 // A type of somebody else's counts too if the last segment of its path, or the last part of its URN, is exactly such a
-// name: an engine may have a vocabulary of its own. The exception is duplicate and drop. They close a message, and "the
-// customer is a duplicate" of some framework must not: they count in our name spaces only.
+// name: an engine may have a vocabulary of its own. The exception is duplicate. It closes a message, and "the customer is a
+// duplicate" of some framework must not: it counts as a bare name and in our name spaces only.
 func Problem(problemType string) (engine.Verdict, bool) {
 	base, name := "", problemType
 	if i := strings.LastIndexAny(problemType, "/:"); i >= 0 {
 		base, name = problemType[:i+1], problemType[i+1:]
 	}
-	ours := base == ProblemBase || base == ProblemURN
+	ours := base == "" || base == ProblemBase || base == ProblemURN
 	switch name {
 	case "ambiguous":
 		return engine.Ambiguous, true
@@ -45,7 +45,7 @@ func Problem(problemType string) (engine.Verdict, bool) {
 	case "duplicate":
 		return engine.Duplicate, ours
 	case "drop":
-		return engine.Drop, ours
+		return engine.Drop, true
 	}
 	return "", false
 }
