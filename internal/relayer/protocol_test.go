@@ -522,5 +522,7 @@ func TestADatabaseOutOfReachKeepsNoRunWaiting(t *testing.T) {
 	stop := make(chan struct{})
 	close(stop)
 	r := w.relayWith(unreachable{w.store}, time.Now, w.engine(nil))
-	_, _ = r.Run(t.Context(), false, stop, nil)
+	if _, err := r.Run(t.Context(), false, stop, nil); err != nil {
+		t.Errorf("a run that is told to end reports %v", err)
+	}
 }

@@ -304,8 +304,12 @@ func (r *run) reading(ctx context.Context) (context.Context, func()) {
 func (r *run) transactionLimit() time.Duration { return r.Lease / 4 }
 
 func (r *run) storeFailed(ctx context.Context, doing string, err error) {
-	if ctx.Err() != nil {
+	select {
+	case <-r.ending:
+		return // it was cut short: that is no failure of the store
+	case <-ctx.Done():
 		return
+	default:
 	}
 	r.storeErr = fmt.Errorf("%s: %w", doing, err)
 	r.Log.ErrorContext(ctx, doing+" failed", "error", err)
