@@ -84,9 +84,6 @@ Deploy the configuration to both functions first: a relay that does not know the
 	return cmd
 }
 
-// maxAttributes is what the receiver stores as attributes at most, in bytes.
-const maxAttributes = 512 << 10
-
 // placeAgain is what a receipt would make of the message now, but for its identity.
 func placeAgain(consumer string, router *routing.Router, m inbox.Message, body []byte) (spannerstore.Rerouted, error) {
 	if m.Consumer != consumer {
@@ -124,8 +121,8 @@ func readAgain(to *spannerstore.Rerouted, stored []byte) error {
 	for name, value := range e.Attributes {
 		size += len(name) + len(value)
 	}
-	if size > maxAttributes {
-		return fmt.Errorf("it is still unreadable: the attributes take %d bytes; %d are the limit", size, maxAttributes)
+	if size > inbox.MaxAttributes {
+		return fmt.Errorf("it is still unreadable: the attributes take %d bytes; %d are the limit", size, inbox.MaxAttributes)
 	}
 	to.Content, to.Body = true, e.Data
 	for name, value := range e.Attributes {

@@ -18,6 +18,9 @@ const (
 	// MaxInlinePayload is the largest payload stored in the row itself: with base64, indexes and attributes it stays
 	// well inside Spanner's 10 MiB for a request and for a cell.
 	MaxInlinePayload = 7 << 20
+	// MaxAttributes bounds the names and values of a message's attributes together. Pub/Sub allows 100 attributes of
+	// 256 + 1024 bytes.
+	MaxAttributes = 512 << 10
 )
 
 // Text returns s as valid UTF-8 of at most limit bytes, cut at a character: Spanner refuses anything else, and a refused

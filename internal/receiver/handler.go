@@ -12,7 +12,7 @@ import (
 )
 
 // MaxBody is the largest request body that is read: the largest inline payload in base64, with room for its envelope.
-// With it, the commit stays under Spanner's 10 MiB for a request.
+// A larger one could not be stored, so there is no use in reading it.
 const MaxBody = inbox.MaxInlinePayload/3*4 + 512<<10
 
 // answerWithin bounds one receive. It is below the shortest acknowledgement deadline (10 s): past that Pub/Sub redelivers,

@@ -68,9 +68,6 @@ func (e *MessageError) Error() string { return e.Err.Error() }
 // Unwrap returns the error itself.
 func (e *MessageError) Unwrap() error { return e.Err }
 
-// maxAttributes bounds what a row holds beside its payload, in bytes. Pub/Sub allows 100 attributes of 256 + 1024 bytes.
-const maxAttributes = 512 << 10
-
 // Receive stores one push. With a nil error a row for the delivery is committed. Errors: *pushmsg.NotAPushError,
 // ErrTooLarge; anything else is technical, or of unknown outcome. All but the first are a *MessageError.
 func (r *Receiver) Receive(ctx context.Context, body []byte) (Outcome, error) {
@@ -223,8 +220,8 @@ func (r *Receiver) arrival(e *pushmsg.Envelope, body []byte) *inbox.Arrival {
 	for name, value := range e.Attributes {
 		size += len(name) + len(value)
 	}
-	if size > maxAttributes {
-		return r.safeForm(e, body, fmt.Sprintf("the attributes take %d bytes; %d are the limit", size, maxAttributes))
+	if size > inbox.MaxAttributes {
+		return r.safeForm(e, body, fmt.Sprintf("the attributes take %d bytes; %d are the limit", size, inbox.MaxAttributes))
 	}
 	d := r.Router.Route(routing.Input{MessageID: e.MessageID, OrderingKey: e.OrderingKey, Subscription: e.Subscription,
 		PublishTime: e.PublishTime, Attributes: e.Attributes, Payload: e.Data})
