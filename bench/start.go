@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/pubsub-inbox/pubsub-inbox/internal/freeport"
 	"github.com/pubsub-inbox/pubsub-inbox/internal/funcserver/buildpack"
 )
 
@@ -114,20 +115,13 @@ func compileEmpty(ctx context.Context, out, imports string) error {
 func firstAnswer(ctx context.Context, program string, env []string, method string, body []byte, want int) (took time.Duration, err error) {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	port, err := freeport.Hold()
 	if err != nil {
 		return 0, err
 	}
-	host := l.Addr().String()
-	if err := l.Close(); err != nil {
-		return 0, err
-	}
-	_, port, err := net.SplitHostPort(host)
-	if err != nil {
-		return 0, err
-	}
+	defer port.Release()
 	cmd := exec.CommandContext(ctx, program)
-	cmd.Env = append([]string{"PORT=" + port}, env...)
+	cmd.Env = append([]string{"PORT=" + port.String()}, env...)
 	var output bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &output, &output
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
@@ -143,7 +137,7 @@ func firstAnswer(ctx context.Context, program string, env []string, method strin
 		}
 	}()
 	for {
-		req, err := http.NewRequestWithContext(ctx, method, "http://"+host+"/", bytes.NewReader(body))
+		req, err := http.NewRequestWithContext(ctx, method, "http://"+port.Address()+"/", bytes.NewReader(body))
 		if err != nil {
 			return 0, err
 		}

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	gocmp "github.com/google/go-cmp/cmp"
+
+	"github.com/pubsub-inbox/pubsub-inbox/internal/freeport"
 )
 
 // signal is an event that many may wait for.
@@ -146,7 +148,12 @@ type webEngine struct {
 // startEngine starts an engine. handle gives each call's status, and may wait; gone is closed when the caller is. Nil: 200.
 func startEngine(t *testing.T, handle func(c engineCall, gone <-chan struct{}) int) *webEngine {
 	t.Helper()
-	e := &webEngine{address: "127.0.0.1:0", handle: handle}
+	port, err := freeport.Hold() // also while it is down
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = port.Release() })
+	e := &webEngine{address: port.Address(), handle: handle}
 	e.up(t)
 	t.Cleanup(e.down)
 	return e
@@ -165,7 +172,6 @@ func (e *webEngine) up(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e.address = l.Addr().String()
 	e.server = &http.Server{Handler: e, ReadHeaderTimeout: patience}
 	go func() { _ = e.server.Serve(l) }()
 }

@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pubsub-inbox/pubsub-inbox/internal/freeport"
 	"github.com/pubsub-inbox/pubsub-inbox/internal/relayer"
 )
 
@@ -40,17 +41,14 @@ func startProcess(t *testing.T, env ...string) *relayProcess {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	port, err := freeport.Hold()
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, port, _ := net.SplitHostPort(l.Addr().String())
-	if err := l.Close(); err != nil {
-		t.Fatal(err)
-	}
-	p := &relayProcess{t: t, url: "http://127.0.0.1:" + port, exited: make(chan struct{}), changed: make(chan struct{})}
+	t.Cleanup(func() { _ = port.Release() })
+	p := &relayProcess{t: t, url: "http://" + port.Address(), exited: make(chan struct{}), changed: make(chan struct{})}
 	p.cmd = exec.Command(path)
-	p.cmd.Env = append([]string{"PORT=" + port}, env...)
+	p.cmd.Env = append([]string{"PORT=" + port.String()}, env...)
 	stderr, err := p.cmd.StderrPipe()
 	if err != nil {
 		t.Fatal(err)

@@ -22,6 +22,7 @@ import (
 	"cloud.google.com/go/storage"
 	"google.golang.org/api/googleapi"
 
+	"github.com/pubsub-inbox/pubsub-inbox/internal/freeport"
 	"github.com/pubsub-inbox/pubsub-inbox/internal/migrate"
 )
 
@@ -179,16 +180,17 @@ func TestTheEmulatorOfTheEnvironmentIsUsedAndLeftAlone(t *testing.T) {
 }
 
 func TestAnEmulatorOfTheEnvironmentThatIsNotThereIsAnError(t *testing.T) {
-	port, err := freePort()
+	port, err := freeport.Hold() // nobody listens there
 	if err != nil {
 		t.Fatal(err)
 	}
+	defer port.Release()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 	defer cancel()
 	for variable, start := range map[string]func(context.Context) (*Emulator, error){
 		"SPANNER_EMULATOR_HOST": StartSpanner, "PUBSUB_EMULATOR_HOST": StartPubSub, "STORAGE_EMULATOR_HOST": StartStorage,
 	} {
-		t.Setenv(variable, fmt.Sprintf("localhost:%d", port))
+		t.Setenv(variable, port.Address())
 		if _, err := start(ctx); err == nil || !strings.Contains(err.Error(), variable) {
 			t.Errorf("got %v, want an error that names %s", err, variable)
 		}

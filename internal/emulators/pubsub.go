@@ -4,13 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"regexp"
-	"strconv"
 	"time"
 
 	"cloud.google.com/go/pubsub/v2/apiv1/pubsubpb"
 	"google.golang.org/grpc"
+
+	"github.com/pubsub-inbox/pubsub-inbox/internal/freeport"
 )
 
 var pubSubReady = regexp.MustCompile(`Server started, listening on ([0-9]+)\s`)
@@ -44,17 +44,18 @@ func StartPubSub(ctx context.Context) (*Emulator, error) {
 }
 
 func startPubSub(ctx context.Context, path string) (*Emulator, error) {
-	port, err := freePort()
+	port, err := freeport.Hold()
 	if err != nil {
 		return nil, err
 	}
+	defer port.Release() // it is the emulator's by then, or nobody's
 	// The script becomes the Java process (exec), so that the child we know is the server itself.
-	p, err := startProcess("Pub/Sub emulator", path, "--host=localhost", "--port="+strconv.Itoa(port))
+	p, err := startProcess("Pub/Sub emulator", path, "--host=localhost", "--port="+port.String())
 	if err != nil {
 		return nil, err
 	}
 	if _, err = p.waitForLine(ctx, pubSubReady); err == nil {
-		host := "localhost:" + strconv.Itoa(port)
+		host := "localhost:" + port.String()
 		if err = pubSubAnswers(ctx, host); err == nil {
 			return &Emulator{host: host, owned: true, end: p.stop}, nil
 		}
@@ -77,13 +78,4 @@ func pubSubAnswers(ctx context.Context, host string) error {
 		return fmt.Errorf("ask %s for its topics: %w", host, err)
 	}
 	return nil
-}
-
-func freePort() (int, error) {
-	l, err := net.Listen("tcp", "localhost:0")
-	if err != nil {
-		return 0, fmt.Errorf("find a free port: %w", err)
-	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port, nil
 }

@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pubsub-inbox/pubsub-inbox/internal/freeport"
 	"github.com/pubsub-inbox/pubsub-inbox/internal/funcserver/buildpack"
 )
 
@@ -52,18 +53,15 @@ func run(t *testing.T, env ...string) *process {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	port, err := freeport.Hold()
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, port, _ := net.SplitHostPort(l.Addr().String())
-	if err := l.Close(); err != nil {
-		t.Fatal(err)
-	}
+	t.Cleanup(func() { _ = port.Release() })
 
-	p := &process{t: t, url: "http://127.0.0.1:" + port, lines: make(chan string, 1000), exited: make(chan struct{})}
+	p := &process{t: t, url: "http://" + port.Address(), lines: make(chan string, 1000), exited: make(chan struct{})}
 	p.cmd = exec.Command(program)
-	p.cmd.Env = append([]string{"PORT=" + port}, env...)
+	p.cmd.Env = append([]string{"PORT=" + port.String()}, env...)
 	p.cmd.Stdout = &p.stdout
 	stderr, err := p.cmd.StderrPipe()
 	if err != nil {
@@ -209,7 +207,9 @@ func (p *process) slow() (body *io.PipeWriter, got <-chan string) {
 		}
 		out <- fmt.Sprint(a.status, " ", a.body)
 	}()
-	p.write(w)
+	if _, err := w.Write([]byte("half")); err != nil {
+		p.t.Fatalf("write the first half of the body: %v; the request came to %q", err, p.answer(out))
+	}
 	p.await("entered")
 	return w, out
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/pubsub-inbox/pubsub-inbox/internal/engine/flowable"
 	"github.com/pubsub-inbox/pubsub-inbox/internal/engine/flowable/flowabletest"
 	"github.com/pubsub-inbox/pubsub-inbox/internal/engine/httpcall"
+	"github.com/pubsub-inbox/pubsub-inbox/internal/freeport"
 )
 
 // world is a real Flowable behind a proxy that can break what goes through it. What advanced is asked of Flowable itself.
@@ -54,12 +55,12 @@ func newWorld(t testing.TB, o flowabletest.Options) *world {
 		w.proxy.CloseClientConnections()
 		w.proxy.Close()
 	})
-	free, err := net.Listen("tcp", "127.0.0.1:0")
+	closed, err := freeport.Hold()
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.closedPort = free.Addr().String()
-	_ = free.Close()
+	t.Cleanup(func() { _ = closed.Release() })
+	w.closedPort = closed.Address()
 	return w
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/pubsub-inbox/pubsub-inbox/internal/engine"
 	"github.com/pubsub-inbox/pubsub-inbox/internal/engine/enginetest"
 	"github.com/pubsub-inbox/pubsub-inbox/internal/engine/httpengine"
+	"github.com/pubsub-inbox/pubsub-inbox/internal/freeport"
 )
 
 func TestConformance(t *testing.T) {
@@ -103,12 +104,12 @@ func newWorld(t testing.TB, idempotent bool, answer func(http.ResponseWriter, *h
 	}
 	w.server = httptest.NewServer(handler)
 	t.Cleanup(w.server.Close)
-	free, err := net.Listen("tcp", "127.0.0.1:0")
+	closed, err := freeport.Hold()
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.closedPort = free.Addr().String()
-	_ = free.Close()
+	t.Cleanup(func() { _ = closed.Release() })
+	w.closedPort = closed.Address()
 	return w
 }
 

@@ -16,8 +16,10 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
 	"github.com/pubsub-inbox/pubsub-inbox/internal/engine"
 	"github.com/pubsub-inbox/pubsub-inbox/internal/engine/httpcall"
+	"github.com/pubsub-inbox/pubsub-inbox/internal/freeport"
 )
 
 const okAnswer = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}"
@@ -234,11 +236,11 @@ func TestFailuresBeforeTheRequestAreTechnical(t *testing.T) {
 	tlsServer.Config.ErrorLog = log.New(io.Discard, "", 0)
 	tlsServer.StartTLS()
 	defer tlsServer.Close()
-	free, err := net.Listen("tcp", "127.0.0.1:0")
+	closed, err := freeport.Hold()
 	if err != nil {
 		t.Fatal(err)
 	}
-	_ = free.Close()
+	defer closed.Release()
 	plain := newWire(t, say(okAnswer))
 	silent, err := net.Listen("tcp", "127.0.0.1:0") // accepts, and says nothing
 	if err != nil {
@@ -254,7 +256,7 @@ func TestFailuresBeforeTheRequestAreTechnical(t *testing.T) {
 		deps      Deps
 		code      string
 	}{
-		{"a refused connection", "http://" + free.Addr().String(), Deps{}, httpcall.CodeDial},
+		{"a refused connection", "http://" + closed.Address(), Deps{}, httpcall.CodeDial},
 		{"a host without an address", "http://engine.example", dialWith(&net.DNSError{Err: "no such host", Name: "engine.example", IsNotFound: true}), httpcall.CodeDNS},
 		{"a certificate nobody trusts", tlsServer.URL, Deps{}, httpcall.CodeTLS},
 		{"TLS spoken to a server without it", strings.Replace(plain.url, "http:", "https:", 1), Deps{}, httpcall.CodeReset},

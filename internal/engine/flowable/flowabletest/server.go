@@ -7,12 +7,13 @@ import (
 	"net/http"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"runtime"
 	"strconv"
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/pubsub-inbox/pubsub-inbox/internal/freeport"
 )
 
 // The users of the server. The stranger lacks the privilege to use the REST API.
@@ -34,7 +35,7 @@ type Options struct {
 type Server struct {
 	options Options
 	jar     string
-	port    int
+	port    *freeport.Port // its own until the program ends: it comes back to it after a Restart
 
 	mu    sync.Mutex
 	child *child
@@ -57,12 +58,16 @@ func Run(ctx context.Context, o Options) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{options: o, jar: jar}
+	port, err := freeport.Hold()
+	if err != nil {
+		return nil, err
+	}
+	s := &Server{options: o, jar: jar, port: port}
 	return s, s.Resume(ctx)
 }
 
 // URL is the base of the REST API.
-func (s *Server) URL() string { return "http://127.0.0.1:" + strconv.Itoa(s.port) + "/process-api" }
+func (s *Server) URL() string { return "http://" + s.port.Address() + "/process-api" }
 
 // Restart kills the server, as a crash would, and starts it on the same port.
 func (s *Server) Restart(ctx context.Context) error {
@@ -79,8 +84,6 @@ func (s *Server) Stop() {
 		s.child = nil
 	}
 }
-
-var startedOn = regexp.MustCompile(`Tomcat started on port (\d+)`)
 
 const startTimeout = 90 * time.Second
 
@@ -100,7 +103,7 @@ func (s *Server) Resume(ctx context.Context) error {
 		history = "audit"
 	}
 	c, err := startChild("java", "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-jar", s.jar,
-		"--server.address=127.0.0.1", "--server.port="+strconv.Itoa(s.port), "--spring.datasource.url="+database,
+		"--server.address=127.0.0.1", "--server.port="+s.port.String(), "--spring.datasource.url="+database,
 		"--flowable.history-level="+history, "--flowabletest.full-errors="+strconv.FormatBool(!s.options.MaskErrors))
 	if err != nil {
 		return err
@@ -118,12 +121,7 @@ func (s *Server) await(ctx context.Context, c *child) error {
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		if s.port == 0 {
-			if m := startedOn.FindStringSubmatch(c.out.tail()); m != nil {
-				s.port, _ = strconv.Atoi(m[1])
-			}
-		}
-		if s.port != 0 && s.answers(ctx) {
+		if s.answers(ctx) {
 			return nil
 		}
 		select {
