@@ -103,6 +103,8 @@ func (k *keeper) Insert(_ context.Context, a *inbox.Arrival) error {
 
 func (k *keeper) Find(context.Context, []string, string) ([]inbox.Known, error) { return nil, nil }
 
+func (k *keeper) Twin(context.Context, *inbox.Message) (inbox.Twin, error) { return inbox.Twin{}, nil }
+
 func (k *keeper) AddRedelivery(context.Context, inbox.Redelivery) error { return nil }
 
 // bareRows are the rows of an arrival as mutations, ready to be committed.

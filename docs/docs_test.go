@@ -43,7 +43,7 @@ func TestEverySettingIsDocumentedAndEveryDocumentedOneExists(t *testing.T) {
 	for _, row := range rows(t, configuration) {
 		name := strings.Trim(row[0], "`")
 		top, _, _ := strings.Cut(strings.ReplaceAll(name, "[]", ""), ".")
-		if len(row) == 4 && slices.Contains([]string{"consumer", "engines", "routes", "retention", "relay"}, top) {
+		if len(row) == 4 && slices.Contains([]string{"consumer", "engines", "routes", "retention", "relay", "claimCheck"}, top) {
 			documented[name] = row[2]
 		}
 	}
@@ -121,6 +121,10 @@ func sameDuration(t *testing.T, a, b string) bool {
 func defaults() map[string]string {
 	d, e, r := config.Default(), config.DefaultEngine(), config.DefaultRoute()
 	return map[string]string{
+		"claimCheck.threshold":            fmt.Sprintf("%dMiB", d.ClaimCheck.Threshold>>20),
+		"routes[].claim.maxBytes":         fmt.Sprintf("%dMiB", config.DefaultClaim().MaxBytes>>20),
+		"routes[].claim.read":             strconv.FormatBool(config.DefaultClaim().Read),
+		"routes[].deadLetter":             string(r.DeadLetter),
 		"engines.NAME.timeout":            config.Duration(e.Timeout),
 		"engines.NAME.idempotent":         strconv.FormatBool(e.Idempotent),
 		"engines.NAME.probe":              strconv.FormatBool(e.Probe),

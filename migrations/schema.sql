@@ -57,9 +57,15 @@ CREATE TABLE Messages (
   Queue INT64 NOT NULL AS (IF (Status IN ('RECEIVED', 'PROCESSING', 'RETRYING') OR (Status = 'PARKED' AND Blocks), 0, 1)) STORED,
   OpenShard INT64 AS (IF (Status IN ('RECEIVED', 'PROCESSING', 'RETRYING'), ABS(MOD(FARM_FINGERPRINT(InboxId), 16)), NULL)) STORED,
   ParkedReason STRING(64) AS (IF (Status = 'PARKED', COALESCE(Reason, ''), NULL)) STORED,
+  ClaimUri STRING(2048),
+  ClaimGeneration INT64,
+  ClaimSha256 STRING(64),
+  SourceAttempts INT64,
   CONSTRAINT MessagesStatusKnown CHECK(Status IN ('RECEIVED', 'PROCESSING', 'RETRYING', 'PROCESSED', 'PARKED', 'DISCARDED')),
   CONSTRAINT MessagesCountsNotNegative CHECK(Attempts >= 0 AND TechnicalFailures >= 0 AND OutageFailures >= 0 AND LostWorkers >= 0 AND PatienceUsed >= 0),
 ) PRIMARY KEY(InboxId), ROW DELETION POLICY (OLDER_THAN(PurgeAt, INTERVAL 0 DAY));
+
+CREATE INDEX MessagesByClaim ON Messages(ClaimUri, InboxId) STORING (ClaimGeneration, Consumer) WHERE ClaimUri IS NOT NULL;
 
 CREATE INDEX MessagesByLane ON Messages(LaneId, Queue, Sequence, OrderedAt, ReceivedAt, InboxId) STORING (Status, Route, NextAttemptAt);
 

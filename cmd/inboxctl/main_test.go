@@ -120,7 +120,7 @@ func TestMigrate(t *testing.T) {
 	}
 	w.ok("list", "--database", name)
 	client := emulatortest.Client(t, name)
-	if _, err := client.Apply(t.Context(), []*spanner.Mutation{spanner.Update("SchemaMigrations", []string{"Version", "Dirty"}, []any{1, true})}); err != nil {
+	if _, err := client.Apply(t.Context(), []*spanner.Mutation{spanner.Update("SchemaMigrations", []string{"Version", "Dirty"}, []any{2, true})}); err != nil {
 		t.Fatal(err)
 	}
 	w.refused(1, "dirty", "migrate", "--database", name)

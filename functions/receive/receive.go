@@ -11,6 +11,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/pubsub-inbox/pubsub-inbox/internal/claimcheck"
 	"github.com/pubsub-inbox/pubsub-inbox/internal/config"
 	"github.com/pubsub-inbox/pubsub-inbox/internal/funcserver"
 	"github.com/pubsub-inbox/pubsub-inbox/internal/receiver"
@@ -59,13 +60,21 @@ func Options(lookup config.Lookup, w io.Writer) funcserver.Options {
 			}
 			return nil
 		})
+		// Without a bucket there is nowhere to keep large payloads: then they are refused, beyond what a row can hold.
+		var objects receiver.Objects
+		if env.PayloadBucket != "" {
+			kept := claimcheck.New(env.PayloadBucket)
+			f.OnShutdown("cloud storage", func(context.Context) error { return kept.Close() })
+			objects = kept
+		}
 		get := func(ctx context.Context) (*receiver.Receiver, error) {
 			s, err := store.Get(ctx)
 			if err != nil {
 				return nil, err
 			}
-			return &receiver.Receiver{Consumer: cfg.Consumer, Revision: env.Revision, Store: s, Router: router, Log: log, Now: time.Now}, nil
+			return &receiver.Receiver{Consumer: cfg.Consumer, Revision: env.Revision, Store: s, Router: router, Objects: objects,
+				Threshold: cfg.ClaimCheck.Threshold, Buckets: cfg.ClaimCheck.Buckets, Log: log, Now: time.Now}, nil
 		}
-		return wiring.Endpoint(receiver.Handler(get, log), auth, log), nil
+		return wiring.Endpoint(receiver.Handler(get, log), auth, log, receiver.DeadLetterPath), nil
 	}}
 }

@@ -13,6 +13,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/pubsub-inbox/pubsub-inbox/internal/claimcheck"
 	"github.com/pubsub-inbox/pubsub-inbox/internal/config"
 	"github.com/pubsub-inbox/pubsub-inbox/internal/engine"
 	"github.com/pubsub-inbox/pubsub-inbox/internal/funcserver"
@@ -64,8 +65,10 @@ func Options(lookup config.Lookup, w io.Writer) funcserver.Options {
 				return nil, err
 			}
 			f.OnShutdown("spanner", func(context.Context) error { store.Close(); return nil })
+			objects := claimcheck.New(env.PayloadBucket)
+			f.OnShutdown("cloud storage", func(context.Context) error { return objects.Close() })
 			checkEngines(ctx, engines, log)
-			return relayer.New(relayer.FromConfig(cfg, env.Revision), relayer.Deps{Store: store, Router: router, Engines: engines,
+			return relayer.New(relayer.FromConfig(cfg, env.Revision), relayer.Deps{Store: store, Objects: objects, Router: router, Engines: engines,
 				Log: log, Now: time.Now, After: time.After, NewID: wiring.NewID, Rand: wiring.NewRand}), nil
 		})
 		return wiring.Endpoint(relayer.Handler(relay.Get, f.Draining().Done(), f.Cut().Done()), auth, log), nil

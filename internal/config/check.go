@@ -40,6 +40,7 @@ func (r *reader) check(cfg *Config) {
 	}
 	r.checkRetention(&cfg.Retention)
 	r.checkRelay(cfg)
+	r.checkClaimCheck(&cfg.ClaimCheck)
 }
 
 // engineNames returns the engines in the order of the file.
@@ -265,6 +266,11 @@ func (r *reader) checkRoute(path string, route *Route, cfg *Config) {
 			r.fault(path+".variables", "a variable needs a name")
 		}
 	}
+	r.checkClaim(path, route, cfg)
+	if route.DeadLetter == DeadLetterProcess && route.Dedupe.Absent() && (route.Key.Absent() || route.Order == inbox.OrderNone) {
+		r.fault(path+".deadLetter", "deadLetter: process needs dedupe, or a key with an order: without either nothing tells whether a "+
+			"dead letter was stored before, and it would run a second time")
+	}
 	if route.Patience < 0 {
 		r.fault(path+".patience", "patience must not be negative; 0 parks a message that nobody waits for at once")
 	}
@@ -279,6 +285,52 @@ func (r *reader) checkRoute(path string, route *Route, cfg *Config) {
 }
 
 const maxRetry = 7 * day
+
+// maxClaim bounds what is read of an object: each call slot can hold one in memory.
+const maxClaim = 256 << 20
+
+func (r *reader) checkClaim(path string, route *Route, cfg *Config) {
+	c := route.Claim
+	if c == nil {
+		for _, v := range route.Variables {
+			if p := v.Expr.program; p != nil && p.Refers("claim") {
+				r.fault(path+".variables."+v.Name, "claim is what the route's claim refers to, and the route has none")
+			}
+		}
+		if p := route.Message.Expr.program; p != nil && p.Refers("claim") {
+			r.fault(path+".message", "claim is what the route's claim refers to, and the route has none")
+		}
+		return
+	}
+	at := path + ".claim"
+	switch byURI, byName := !c.Reference.Absent(), !c.Bucket.Absent() || !c.Object.Absent(); {
+	case byURI && byName:
+		r.fault(at, "a claim has a reference, or a bucket and an object, not both")
+	case !byURI && (c.Bucket.Absent() || c.Object.Absent()):
+		r.fault(at, "a claim needs a reference, such as payload.report (gs://bucket/object), or a bucket and an object, such as "+
+			"attributes.bucketId and attributes.objectId")
+	}
+	if len(cfg.ClaimCheck.Buckets) == 0 {
+		r.fault(at, "a claim needs claimCheck.buckets: the buckets that senders may refer to")
+	}
+	if c.MaxBytes < 1 || c.MaxBytes > maxClaim {
+		r.fault(at+".maxBytes", "this must be from 1 to %d: what is read is held in memory", maxClaim)
+	}
+	if r.has(at+".maxBytes") && !c.Read {
+		r.fault(at+".maxBytes", "this bounds what is read, and without read: true nothing is; remove it")
+	}
+}
+
+func (r *reader) checkClaimCheck(c *ClaimCheck) {
+	if c.Threshold < 1 || c.Threshold > inbox.MaxInlinePayload {
+		r.fault("claimCheck.threshold", "this must be from 1 to %d: a larger payload does not fit its row", inbox.MaxInlinePayload)
+	}
+	for i, bucket := range c.Buckets {
+		if _, err := inbox.Reference(bucket, "x", "", ""); err != nil {
+			r.fault("claimCheck.buckets["+itoa(i)+"]", "%q is no bucket's name; write it without gs:// and folders", bucket)
+		}
+	}
+}
 
 func (r *reader) checkRetention(k *Retention) {
 	for _, d := range []struct {

@@ -12,11 +12,12 @@ import (
 
 // Config is one deployment's configuration: one consumer, its engines and its routes. It is read-only once parsed.
 type Config struct {
-	Consumer  string
-	Engines   map[string]Engine
-	Routes    []Route // the first that matches
-	Retention Retention
-	Relay     Relay
+	Consumer   string
+	Engines    map[string]Engine
+	Routes     []Route // the first that matches
+	Retention  Retention
+	Relay      Relay
+	ClaimCheck ClaimCheck
 
 	// Warnings are those of Parse, for the start to log.
 	Warnings []Warning
@@ -114,6 +115,9 @@ type Route struct {
 	Schema    *Schema  // nil: none
 	Versions  []string // accepted versions, as texts; empty: all
 
+	Claim      *Claim // nil: its messages refer to no object
+	DeadLetter DeadLetter
+
 	Patience time.Duration // how long "nobody waits for it" is tried again
 	Retry    Retry
 	Parked   Parking
@@ -138,6 +142,32 @@ type Parking string
 const (
 	ParkedPass  Parking = "pass"  // later messages go by
 	ParkedBlock Parking = "block" // the lane stays closed
+)
+
+// ClaimCheck says what is kept in Cloud Storage, and what may be read from it.
+type ClaimCheck struct {
+	Threshold int64    // bytes; a larger payload is kept in PAYLOAD_BUCKET
+	Buckets   []string // that a sender may refer to
+}
+
+// Claim says how a message refers to an object in Cloud Storage: by a URI, or by bucket and object.
+type Claim struct {
+	Reference  Expr // gs://bucket/object, with or without #generation
+	Bucket     Expr
+	Object     Expr
+	Generation Expr  // absent: the one that is there when the message is first attempted
+	SHA256     Expr  // in hex
+	Read       bool  // the object is read and checked before the engine is called; otherwise the engine is told of it
+	MaxBytes   int64 // that are read
+}
+
+// DeadLetter says what becomes of a route's messages that come through the dead-letter topic.
+type DeadLetter string
+
+// The ways to treat a dead letter.
+const (
+	DeadLetterPark    DeadLetter = "park"    // a person decides
+	DeadLetterProcess DeadLetter = "process" // it runs after a wait, unless it may have been stored before
 )
 
 // Retry bounds the wait between attempts.
@@ -233,6 +263,7 @@ func Default() Config {
 			Budget: 50 * time.Second, Poll: time.Second, Parallel: 16, Batch: 100, Lease: 90 * time.Second,
 			Poison: Poison{Failures: 20, Over: day}, LostWorkers: 5, Breaker: Breaker{Failures: 5},
 		},
+		ClaimCheck: ClaimCheck{Threshold: 1 << 20},
 	}
 }
 
@@ -244,9 +275,12 @@ func DefaultEngine() Engine {
 // DefaultRoute returns a route's settings where the file says nothing.
 func DefaultRoute() Route {
 	return Route{
-		Scope: ScopeSubscription, Order: inbox.OrderPublished, Parked: ParkedPass,
+		Scope: ScopeSubscription, Order: inbox.OrderPublished, Parked: ParkedPass, DeadLetter: DeadLetterPark,
 		Patience: day, Retry: Retry{Min: 10 * time.Second, Max: 10 * time.Minute},
 	}
 }
+
+// DefaultClaim returns a claim's settings where the file says nothing.
+func DefaultClaim() Claim { return Claim{MaxBytes: 16 << 20} }
 
 const day = 24 * time.Hour

@@ -42,6 +42,18 @@ func (r *reader) readConfig(n *node, cfg *Config) {
 			})
 		},
 		"relay": func(n *node, path string) { r.readRelay(n, path, &cfg.Relay) },
+		"claimCheck": func(n *node, path string) {
+			r.fields(n, path, map[string]field{
+				"threshold": r.size(&cfg.ClaimCheck.Threshold),
+				"buckets": func(n *node, path string) {
+					r.list(n, path, func(n *node, path string) {
+						var bucket string
+						r.text(&bucket)(n, path)
+						cfg.ClaimCheck.Buckets = append(cfg.ClaimCheck.Buckets, bucket)
+					})
+				},
+			})
+		},
 	})
 }
 
@@ -144,8 +156,10 @@ func (r *reader) readRoute(n *node, path string, route *Route) {
 		"retry": func(n *node, path string) {
 			r.fields(n, path, map[string]field{"min": r.duration(&route.Retry.Min), "max": r.duration(&route.Retry.Max)})
 		},
-		"parked": oneOf(r, &route.Parked, ParkedPass, ParkedBlock),
-		"schema": func(n *node, path string) { route.Schema = r.readSchema(n, path) },
+		"parked":     oneOf(r, &route.Parked, ParkedPass, ParkedBlock),
+		"deadLetter": oneOf(r, &route.DeadLetter, DeadLetterPark, DeadLetterProcess),
+		"claim":      func(n *node, path string) { route.Claim = r.readClaim(n, path) },
+		"schema":     func(n *node, path string) { route.Schema = r.readSchema(n, path) },
 		"versions": func(n *node, path string) {
 			r.list(n, path, func(n *node, path string) {
 				var version string
@@ -154,6 +168,25 @@ func (r *reader) readRoute(n *node, path string, route *Route) {
 			})
 		},
 	})
+}
+
+// readClaim reads a claim: a map, or nothing but the reference.
+func (r *reader) readClaim(n *node, path string) *Claim {
+	claim := DefaultClaim()
+	if n.kind == scalarNode {
+		r.expression(&claim.Reference, expr.ForText)(n, path)
+		return &claim
+	}
+	r.fields(n, path, map[string]field{
+		"reference":  r.expression(&claim.Reference, expr.ForText),
+		"bucket":     r.expression(&claim.Bucket, expr.ForText),
+		"object":     r.expression(&claim.Object, expr.ForText),
+		"generation": r.expression(&claim.Generation, expr.ForText),
+		"sha256":     r.expression(&claim.SHA256, expr.ForText),
+		"read":       r.boolean(&claim.Read),
+		"maxBytes":   r.size(&claim.MaxBytes),
+	})
+	return &claim
 }
 
 func (r *reader) expression(into *Expr, use expr.Use) field {
@@ -167,6 +200,9 @@ func (r *reader) expression(into *Expr, use expr.Use) field {
 		if err != nil {
 			r.syntaxFaults(n, path, err, "")
 			return
+		}
+		if program.Refers("claim") && use != expr.ForVariable {
+			r.fault(path, "claim is known only when an attempt is made, to message and variables; read the reference from payload or attributes here")
 		}
 		into.program = program
 	}
@@ -188,7 +224,7 @@ func (r *reader) syntaxFaults(n *node, path string, err error, hint string) {
 }
 
 // refers finds what makes a message's name an expression. A name such as order-message.created does not.
-var refers = regexp.MustCompile(`(^|[^A-Za-z0-9_.\-/:$@#])(attributes|payload|message)\s*(\.|\[)`)
+var refers = regexp.MustCompile(`(^|[^A-Za-z0-9_.\-/:$@#])(attributes|payload|message|claim)\s*(\.|\[)`)
 
 func (r *reader) readMessage(n *node, path string, message *Message) {
 	if n.kind != scalarNode || n.text == "" {

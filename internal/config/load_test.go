@@ -126,12 +126,13 @@ func TestDefaultsHoldWhereTheFileSaysNothing(t *testing.T) {
 		Routes: []Route{{
 			Name: "completed", Line: 5, Scope: ScopeSubscription, Order: inbox.OrderPublished, Engine: "flow",
 			Message: Message{Literal: "OrderCompleted"}, Patience: d,
-			Retry: Retry{Min: 10 * time.Second, Max: 10 * time.Minute}, Parked: ParkedPass,
+			Retry: Retry{Min: 10 * time.Second, Max: 10 * time.Minute}, Parked: ParkedPass, DeadLetter: DeadLetterPark,
 		}},
 		Retention: Retention{Processed: 75 * d, Payload: 14 * d,
 			WaysBack: WaysBack{Subscription: 31 * d, DeadLetter: 31 * d, Replay: 7 * d}},
 		Relay: Relay{Budget: 50 * time.Second, Poll: time.Second, Parallel: 16, Batch: 100, Lease: 90 * time.Second,
 			Poison: Poison{Failures: 20, Over: d}, LostWorkers: 5, Breaker: Breaker{Failures: 5}},
+		ClaimCheck: ClaimCheck{Threshold: 1 << 20},
 	}
 	if diff := cmp.Diff(want, cfg, cmpopts.IgnoreUnexported(Expr{})); diff != "" {
 		t.Error(diff)

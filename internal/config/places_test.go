@@ -19,7 +19,7 @@ func TestAnExpressionsFaultStandsWhereItsTextDoes(t *testing.T) {
 		"in a flow map":                {"    variables: {a: payload.a, b: payload.a + nope}\n", "8:46: routes[0].variables.b: undeclared reference to 'nope'"},
 		"a syntax error":               {"    match: payload.a = 1\n", "8:22: routes[0].match: Syntax error"},
 		"an unknown field of message":  {"    key: message.orderKey\n", `8:17: routes[0].key: message has no "orderKey"; it has id, publishTime, orderingKey, subscription`},
-		"a constant without quotes":    {"    type: WorkOrder\n", `8:11: routes[0].type: undeclared reference to 'WorkOrder'; expressions see message, attributes, payload and hash(), and a constant text needs quotes of its own, as in '"Order"'`},
+		"a constant without quotes":    {"    type: WorkOrder\n", `8:11: routes[0].type: undeclared reference to 'WorkOrder'; expressions see message, attributes, payload and hash(), those of message and variables also claim, and a constant text needs quotes of its own, as in '"Order"'`},
 		"a match that is no bool":      {"    match: attributes.a\n", "8:12: routes[0].match: the result is string; a match needs a bool"},
 		"a sequence of text":           {"    order: sequence\n    sequence: attributes.revision\n", "9:15: routes[0].sequence: the result is string; a sequence needs an integer, such as int(attributes.revision)"},
 		"a key that is a list":         {"    key: '[payload.a, payload.b]'\n", "8:11: routes[0].key: the result is list(dyn); a key needs a string, an integer or a bool; use hash([...]) for several values"},

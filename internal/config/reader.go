@@ -194,6 +194,29 @@ func (r *reader) integer(into *int) field {
 	}
 }
 
+// size reads a number of bytes, with or without a unit.
+func (r *reader) size(into *int64) field {
+	return func(n *node, path string) {
+		bytes, ok := parseSize(n.text)
+		if n.kind != scalarNode || !ok {
+			r.fault(path, "this must be a size such as 1MiB, 512KiB or 1048576")
+			return
+		}
+		*into = bytes
+	}
+}
+
+var sizePattern = regexp.MustCompile(`^([0-9]{1,12})\s*(|B|KiB|MiB|GiB)$`)
+
+func parseSize(text string) (int64, bool) {
+	m := sizePattern.FindStringSubmatch(strings.TrimSpace(text))
+	if m == nil {
+		return 0, false
+	}
+	n, err := strconv.ParseInt(m[1], 10, 64)
+	return n * map[string]int64{"": 1, "B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}[m[2]], err == nil
+}
+
 func (r *reader) duration(into *time.Duration) field {
 	return func(n *node, path string) {
 		if n.kind != scalarNode {

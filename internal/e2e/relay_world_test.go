@@ -118,6 +118,8 @@ func (w *relayWorld) once(r *relayer.Relayer) relayer.Summary {
 // literalRouter calls every message the same.
 type literalRouter struct{}
 
+func (literalRouter) Claim(string, routing.Input) (inbox.Object, error) { return inbox.Object{}, nil }
+
 func (literalRouter) Call(string, routing.Input, string, string) (routing.Call, error) {
 	return routing.Call{Message: "Advance"}, nil
 }

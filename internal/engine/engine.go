@@ -67,6 +67,8 @@ type Delivery struct {
 	Variables   map[string]json.RawMessage
 	Payload     []byte
 	ContentType string // of the payload; may be empty
+	// DataRef is gs://bucket/object#generation of what the message refers to; empty: nothing.
+	DataRef string
 
 	// BeforeSend is called immediately before the request that delivers is written. Where it answers false nothing may be
 	// sent and the verdict is NotStarted. Nil allows.

@@ -158,6 +158,12 @@ func (p *claimPlanner) prepare(lane Lane, head *Message) (gone bool) {
 	case head.Status == Processing:
 		p.lost(lane, head)
 		return head.Status == Parked && !head.Blocks
+	case head.Waits() && !head.NextAttemptAt.After(p.now) && head.Twin.Found():
+		head.AsTwin(head.Twin)
+		head.LastFailedAt = p.now
+		p.plan.Messages = append(p.plan.Messages, head)
+		p.plan.Parked++
+		return !head.Blocks
 	case head.Status == Received && head.Attempts == 0 && head.Reason != "":
 		p.plan.Before[head.ID] = *head
 		p.plan.Afresh = append(p.plan.Afresh, head)
@@ -321,7 +327,7 @@ func (p *claimPlanner) run(c candidate) int {
 
 // fresh reports whether nobody has tried the message before.
 func fresh(m *Message) bool {
-	return m.Status == Received && m.Attempts == 0 && m.Reason == "" && !m.Suspect() && !m.OutcomeUnknown
+	return m.Status == Received && m.Attempts == 0 && m.Reason == "" && m.NextAttemptAt.IsZero() && !m.Suspect() && !m.OutcomeUnknown
 }
 
 // PauseLook is how soon at least, and twice that at most, a lane looks again whether an operator's pause has ended.

@@ -20,6 +20,7 @@ type Content struct {
 	TraceParent     string
 	Attributes      map[string]string
 	PayloadSHA256   string
+	PayloadBytes    int64
 	PayloadLocation string
 	Body            []byte
 	ContentType     string

@@ -13,3 +13,17 @@ var (
 	// ErrConflict: the row is not in the state that the action starts from.
 	ErrConflict = errors.New("the row has changed meanwhile")
 )
+
+// What a store of objects answers, for errors.Is. Anything else is technical.
+var (
+	// ErrObjectMissing: there is no such object, or not in this generation any more.
+	ErrObjectMissing = errors.New("the object is not there")
+	// ErrObjectChanged: another object is there in its place.
+	ErrObjectChanged = errors.New("the object is not the one that was referred to")
+	// ErrObjectTooLarge: it is over the limit of the reader.
+	ErrObjectTooLarge = errors.New("the object is too large to be read")
+	// ErrObjectForbidden: we may not see whether it is there. That says nothing about the object.
+	ErrObjectForbidden = errors.New("no permission to see the object")
+	// ErrObjectFinished: it is there, and on its way out: its custom time is set, which nothing but a new generation undoes.
+	ErrObjectFinished = errors.New("the object is marked for deletion")
+)

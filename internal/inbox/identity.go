@@ -41,6 +41,12 @@ func TransportKey(consumer, subscription, messageID string) string {
 	return digest("transport-key", consumer, subscription, messageID)
 }
 
+// DeadLetterKey identifies a dead letter whatever identity its row has, as TransportKey does a push. The same letter may be
+// pushed, and pulled from another subscription of the dead-letter topic; its id is the topic's.
+func DeadLetterKey(consumer, sourceSubscription, messageID string) string {
+	return digest("dead-letter-key", consumer, sourceSubscription, messageID)
+}
+
 // OrderKind says what decides the order inside a lane.
 type OrderKind string
 

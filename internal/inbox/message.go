@@ -56,10 +56,20 @@ type Message struct {
 	ContentSHA256   string
 	PayloadSHA256   string
 	PayloadBytes    int64
-	PayloadLocation string // empty: inline
-	ReplayOf        string
-	ConflictsWith   string
-	PurgeAfter      time.Time
+	PayloadLocation string // empty: inline; see Object.Location
+	Claim           Object // what the sender refers to; zero: nothing
+	// ClaimPinned: the relay has found out about Claim what is to be written down. It is no column.
+	ClaimPinned bool
+
+	// FromDeadLetter: it came through the dead-letter topic, after SourceAttempts deliveries of its subscription (0: not said).
+	FromDeadLetter bool
+	SourceAttempts int64
+	// Twin is what the claim has found in the lane of a dead letter that Waits. It is no column.
+	Twin Twin
+
+	ReplayOf      string
+	ConflictsWith string
+	PurgeAfter    time.Time
 }
 
 // Position is a message's place in its lane. Positions of one lane are totally ordered and never change.

@@ -11,6 +11,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/pubsub-inbox/pubsub-inbox/internal/emulators"
+	"github.com/pubsub-inbox/pubsub-inbox/internal/receiver"
 )
 
 const (
@@ -19,7 +20,7 @@ const (
 	ackDeadline      = 30 // seconds; longer than the receive function ever takes
 )
 
-// makeSubscriptions makes the topics, the push subscription and the dead-letter subscription, which is pulled.
+// makeSubscriptions makes the topics and the two push subscriptions.
 func (s *Stack) makeSubscriptions(ctx context.Context, suffix string, shared bool) error {
 	client, err := s.PubSub(ctx)
 	if err != nil {
@@ -39,7 +40,12 @@ func (s *Stack) makeSubscriptions(ctx context.Context, suffix string, shared boo
 		}
 	}
 	for _, subscription := range []*pubsubpb.Subscription{
-		{Name: s.DeadLetterSubscription, Topic: s.DeadLetterTopic, AckDeadlineSeconds: ackDeadline},
+		{
+			Name: s.DeadLetterSubscription, Topic: s.DeadLetterTopic, AckDeadlineSeconds: ackDeadline,
+			PushConfig: &pubsubpb.PushConfig{PushEndpoint: s.ReceiveURL + receiver.DeadLetterPath},
+			RetryPolicy: &pubsubpb.RetryPolicy{
+				MinimumBackoff: durationpb.New(time.Second), MaximumBackoff: durationpb.New(10 * time.Second)},
+		},
 		{
 			// Not ordered: with ordering and a dead-letter policy the emulator stops after the fifth refusal.
 			Name: s.Subscription, Topic: s.Topic, AckDeadlineSeconds: ackDeadline,

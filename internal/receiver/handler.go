@@ -7,13 +7,12 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/pubsub-inbox/pubsub-inbox/internal/inbox"
 	"github.com/pubsub-inbox/pubsub-inbox/internal/pushmsg"
 )
 
-// MaxBody is the largest request body that is read: the largest inline payload in base64, with room for its envelope.
-// A larger one could not be stored, so there is no use in reading it.
-const MaxBody = inbox.MaxInlinePayload/3*4 + 512<<10
+// MaxBody is the largest request body that is read: the largest message that Pub/Sub takes (10 MB) in base64, with room for
+// its attributes and their escapes. https://docs.cloud.google.com/pubsub/quotas
+const MaxBody = 16 << 20
 
 // answerWithin bounds one receive. It is below the shortest acknowledgement deadline (10 s): past that Pub/Sub redelivers,
 // and an answer helps nobody.
@@ -22,7 +21,10 @@ const answerWithin = 8 * time.Second
 // drain is read of a request that is refused: a client that is still sending might never see the answer otherwise.
 const drain = 32 << 20
 
-// Handler serves the push endpoint. Pub/Sub calls it (POST /), with the push subscription's token, which the handler
+// DeadLetterPath is where the dead-letter topic's subscription pushes to.
+const DeadLetterPath = "/dead-letter"
+
+// Handler serves the push endpoints. Pub/Sub calls them (POST / and POST DeadLetterPath), with the push subscription's token, which the handler
 // around it has checked. Every status but 2xx makes Pub/Sub deliver again, in the end to the dead-letter topic:
 // https://docs.cloud.google.com/pubsub/docs/push
 //
@@ -76,7 +78,11 @@ func receive(ctx context.Context, w http.ResponseWriter, r *http.Request, get fu
 		log.ErrorContext(ctx, "the receiver is not ready", "error", err)
 		return http.StatusServiceUnavailable, "not ready; deliver again"
 	}
-	_, err = rec.Receive(ctx, body)
+	take := rec.Receive
+	if r.URL.Path == DeadLetterPath {
+		take = rec.ReceiveDeadLetter
+	}
+	_, err = take(ctx, body)
 	var ids []any
 	if m, ok := errors.AsType[*MessageError](err); ok {
 		ids = []any{"inboxId", m.InboxID, "messageId", m.MessageID, "subscription", m.Subscription}

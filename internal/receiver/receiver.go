@@ -29,6 +29,15 @@ type Store interface {
 	Insert(ctx context.Context, a *inbox.Arrival) error
 	Find(ctx context.Context, ids []string, transportKey string) ([]inbox.Known, error)
 	AddRedelivery(ctx context.Context, d inbox.Redelivery) error
+	// Twin looks for a row of m's lane that may be the same event: of its subscription, publish time and content.
+	Twin(ctx context.Context, m *inbox.Message) (inbox.Twin, error)
+}
+
+// Objects keeps payloads that are too large for a row. See claimcheck.Store.
+type Objects interface {
+	// Put answers inbox.ErrObjectFinished, with the object, where it is there and marked for deletion.
+	Put(ctx context.Context, inboxID, sha256 string, body []byte, contentType string) (inbox.Object, error)
+	Renew(ctx context.Context, o inbox.Object) (inbox.Object, error)
 }
 
 // Router decides where a message belongs.
@@ -42,8 +51,13 @@ type Receiver struct {
 	Revision string // of this deployment, kept with redeliveries
 	Store    Store
 	Router   Router
-	Log      *slog.Logger
-	Now      func() time.Time // stands in for an unknown publish time; decides nothing else
+	// Objects keeps payloads of more than Threshold bytes. Nil: all are kept in their rows, up to inbox.MaxInlinePayload.
+	Objects   Objects
+	Threshold int64
+	// Buckets are those that a sender may refer to.
+	Buckets []string
+	Log     *slog.Logger
+	Now     func() time.Time // stands in for an unknown publish time; decides nothing else
 }
 
 // Outcome is what became of a delivery that has its row.
@@ -84,9 +98,6 @@ func (r *Receiver) Receive(ctx context.Context, body []byte) (Outcome, error) {
 }
 
 func (r *Receiver) store(ctx context.Context, a *inbox.Arrival, envelope *pushmsg.Envelope, body []byte) (Outcome, error) {
-	if len(a.Body) > inbox.MaxInlinePayload {
-		return "", ErrTooLarge
-	}
 	outcome, err := r.record(ctx, a, envelope)
 	if errors.Is(err, inbox.ErrRefused) {
 		// The values are checked and cut before; if the database refuses one all the same, a redelivery would meet the same
@@ -95,8 +106,8 @@ func (r *Receiver) store(ctx context.Context, a *inbox.Arrival, envelope *pushms
 		r.Log.WarnContext(ctx, "the database refused a message; it is kept in raw form", "inboxId", a.Message.ID,
 			"messageId", envelope.MessageID, "subscription", envelope.Subscription)
 		safe := r.safeForm(envelope, body, "the database refused its values")
-		if len(safe.Body) > inbox.MaxInlinePayload {
-			return "", ErrTooLarge
+		if a.Message.FromDeadLetter {
+			r.address(&safe.Message, envelope, a.Message.SourceAttempts, false)
 		}
 		outcome, err = r.record(ctx, safe, envelope)
 	}
@@ -105,7 +116,7 @@ func (r *Receiver) store(ctx context.Context, a *inbox.Arrival, envelope *pushms
 
 // record inserts the arrival, or finds the row that it belongs to.
 func (r *Receiver) record(ctx context.Context, a *inbox.Arrival, e *pushmsg.Envelope) (Outcome, error) {
-	err := r.Store.Insert(ctx, a)
+	err := r.insert(ctx, a)
 	switch {
 	case err == nil:
 		r.logStored(ctx, &a.Message, e)
@@ -114,6 +125,35 @@ func (r *Receiver) record(ctx context.Context, a *inbox.Arrival, e *pushmsg.Enve
 		return "", err
 	}
 	return r.repeated(ctx, a, e)
+}
+
+// insert stores the arrival; a large payload first, so that a crash leaves an object without a row, and never a row without
+// its object. An object of its name that is marked for deletion is one whose message has finished: then the row is there, or
+// was, and is looked for before a new generation is made.
+func (r *Receiver) insert(ctx context.Context, a *inbox.Arrival) error {
+	if r.Objects == nil || int64(len(a.Body)) <= r.Threshold {
+		if len(a.Body) > inbox.MaxInlinePayload {
+			return ErrTooLarge
+		}
+		return r.Store.Insert(ctx, a)
+	}
+	m := a.Message
+	o, err := r.Objects.Put(ctx, m.ID, m.PayloadSHA256, a.Body, a.ContentType)
+	if errors.Is(err, inbox.ErrObjectFinished) {
+		known, findErr := r.Store.Find(ctx, []string{m.ID}, m.TransportKey)
+		if findErr != nil {
+			return findErr
+		}
+		if own(known, &m) != nil {
+			return fmt.Errorf("message %s: %w", m.ID, inbox.ErrExists)
+		}
+		o, err = r.Objects.Renew(ctx, o)
+	}
+	if err != nil {
+		return err
+	}
+	m.PayloadLocation = o.Location()
+	return r.Store.Insert(ctx, &inbox.Arrival{Message: m, ContentType: a.ContentType})
 }
 
 // repeated decides about a push whose identity is taken: its own row again, or another content under the same identity,
@@ -138,7 +178,7 @@ func (r *Receiver) repeated(ctx context.Context, a *inbox.Arrival, e *pushmsg.En
 			}
 		}
 		r.contradict(&conflict, a, *owner)
-		err = r.Store.Insert(ctx, &conflict)
+		err = r.insert(ctx, &conflict)
 		switch {
 		case err == nil:
 			r.logStored(ctx, &conflict.Message, e)
@@ -213,18 +253,33 @@ func (r *Receiver) logStored(ctx context.Context, m *inbox.Message, e *pushmsg.E
 
 // arrival makes a row of an envelope. Every value fits its column.
 func (r *Receiver) arrival(e *pushmsg.Envelope, body []byte) *inbox.Arrival {
+	if why := unstorable(e); why != "" {
+		return r.safeForm(e, body, why)
+	}
+	return r.arrivalBy(e, r.decide(e))
+}
+
+// unstorable says why a message cannot be kept as a message, but only as the request that it came in.
+func unstorable(e *pushmsg.Envelope) string {
 	if e.Unreadable != "" {
-		return r.safeForm(e, body, e.Unreadable)
+		return e.Unreadable
 	}
 	size := 0
 	for name, value := range e.Attributes {
 		size += len(name) + len(value)
 	}
 	if size > inbox.MaxAttributes {
-		return r.safeForm(e, body, fmt.Sprintf("the attributes take %d bytes; %d are the limit", size, inbox.MaxAttributes))
+		return fmt.Sprintf("the attributes take %d bytes; %d are the limit", size, inbox.MaxAttributes)
 	}
-	d := r.Router.Route(routing.Input{MessageID: e.MessageID, OrderingKey: e.OrderingKey, Subscription: e.Subscription,
+	return ""
+}
+
+func (r *Receiver) decide(e *pushmsg.Envelope) routing.Decision {
+	return r.Router.Route(routing.Input{MessageID: e.MessageID, OrderingKey: e.OrderingKey, Subscription: e.Subscription,
 		PublishTime: e.PublishTime, Attributes: e.Attributes, Payload: e.Data})
+}
+
+func (r *Receiver) arrivalBy(e *pushmsg.Envelope, d routing.Decision) *inbox.Arrival {
 	a := r.transport(e)
 	m := &a.Message
 	a.Body = e.Data
@@ -244,6 +299,10 @@ func (r *Receiver) arrival(e *pushmsg.Envelope, body []byte) *inbox.Arrival {
 		m.ID = inbox.ID(inbox.BusinessIdentity, r.Consumer, scope, d.DedupeKey)
 	}
 	m.Place(d.Placement())
+	m.Claim = d.Claim
+	if !d.Claim.IsZero() && !slices.Contains(r.Buckets, d.Claim.Bucket) && d.Park == "" {
+		d.Park, d.ParkDetail = inbox.Contract, "claim: its bucket is none of those in claimCheck.buckets"
+	}
 	if d.Park != "" {
 		m.Status, m.Reason, m.LastErrorMessage = inbox.Parked, d.Park, inbox.Text(d.ParkDetail, inbox.MaxErrorMessage)
 	}

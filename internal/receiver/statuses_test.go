@@ -42,6 +42,8 @@ func (s *fakeStore) Find(context.Context, []string, string) ([]inbox.Known, erro
 	return s.known, s.find
 }
 
+func (s *fakeStore) Twin(context.Context, *inbox.Message) (inbox.Twin, error) { return inbox.Twin{}, nil }
+
 func (s *fakeStore) AddRedelivery(context.Context, inbox.Redelivery) error {
 	s.calls = append(s.calls, "count")
 	return s.add
@@ -185,6 +187,8 @@ type storeFunc func(ctx context.Context) error
 func (f storeFunc) Insert(ctx context.Context, _ *inbox.Arrival) error { return f(ctx) }
 
 func (storeFunc) Find(context.Context, []string, string) ([]inbox.Known, error) { return nil, nil }
+
+func (storeFunc) Twin(context.Context, *inbox.Message) (inbox.Twin, error) { return inbox.Twin{}, nil }
 
 func (storeFunc) AddRedelivery(context.Context, inbox.Redelivery) error { return nil }
 

@@ -34,6 +34,14 @@ type Store interface {
 // route.
 type Router interface {
 	Call(route string, in routing.Input, messageType, version string) (routing.Call, error)
+	Claim(route string, in routing.Input) (inbox.Object, error)
+}
+
+// Objects reads payloads that are kept beside their rows, and what senders refer to. See claimcheck.Store.
+type Objects interface {
+	Stat(ctx context.Context, o inbox.Object) (inbox.FoundObject, error)
+	Read(ctx context.Context, o inbox.Object, limit int64) ([]byte, error)
+	Finish(ctx context.Context, o inbox.Object, at time.Time) error
 }
 
 // Config is how a relay runs. Package config documents the settings.
@@ -49,6 +57,7 @@ type Config struct {
 	PayloadRetention time.Duration
 	Routes           map[string]RoutePolicy
 	Poison           inbox.PoisonPolicy
+	Buckets          []string // that a sender may refer to
 	BreakerFailures  int64
 	SweepSlice       int
 }
@@ -56,6 +65,7 @@ type Config struct {
 // Deps are the relayer's surroundings.
 type Deps struct {
 	Store   Store
+	Objects Objects
 	Router  Router
 	Engines map[string]engine.Engine
 	Log     *slog.Logger

@@ -21,6 +21,7 @@ type run struct {
 	clock   inbox.Clock
 	summary Summary
 
+	calls     context.Context // of what an engine or a bucket is asked; it ends with cut
 	ending    <-chan struct{} // closed when the process is told to end
 	stopping  chan struct{}   // closed when nothing new may start
 	stopOnce  sync.Once
@@ -33,6 +34,8 @@ type run struct {
 	linger    time.Time // until when idle is no reason to end: an engine is back, and lanes wait for it
 	storeErr  error     // the store's last failure, until it works again
 	lost      error     // results that could not be written before their lease ended
+
+	finishing sync.WaitGroup // objects of finished messages that are being marked
 
 	settleAgain time.Time // when what failed to be settled is tried again; zero: nothing did
 	wasCut      bool
@@ -64,6 +67,8 @@ func newRun(r *Relayer, once bool) *run {
 func (r *run) loop(ctx context.Context, stop, cut <-chan struct{}) error {
 	calls, cutCalls := context.WithCancel(context.WithoutCancel(ctx))
 	defer cutCalls()
+	r.calls = calls
+	defer r.finishing.Wait()
 	r.ending = stop
 	r.sweep(ctx)
 	budget := r.After(r.Budget)
@@ -372,8 +377,12 @@ func (r *run) count(ctx context.Context, plan inbox.SettlePlan) {
 	if plan.Closed {
 		r.linger = r.Now().Add(inbox.ProbeWait + r.Poll)
 	}
+	var kept []*inbox.Message
 	for _, res := range plan.Settled {
 		m := res.Message
+		if m.Status.Finished() && m.PayloadLocation != "" {
+			kept = append(kept, m)
+		}
 		switch {
 		case m.Status == inbox.Processed:
 			r.summary.Processed++
@@ -388,6 +397,9 @@ func (r *run) count(ctx context.Context, plan inbox.SettlePlan) {
 		default:
 			r.summary.Retrying++
 		}
+	}
+	if len(kept) > 0 {
+		r.finishing.Go(func() { r.finishObjects(r.calls, kept) })
 	}
 	for _, id := range plan.Late {
 		r.Log.WarnContext(ctx, "a result came after its lease and changed nothing", "inboxId", id)

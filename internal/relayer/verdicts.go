@@ -15,6 +15,13 @@ type RoutePolicy struct {
 	RetryMin time.Duration
 	RetryMax time.Duration
 	Start    bool // its messages start instances
+	Claim    *ClaimPolicy
+}
+
+// ClaimPolicy is what the relay does with an object that a message refers to. Nil: its messages refer to none.
+type ClaimPolicy struct {
+	Read     bool
+	MaxBytes int64 // that are read
 }
 
 // attempt is one claimed message on its way through a verdict.
@@ -105,9 +112,7 @@ func (a attempt) atMost(wait time.Duration) time.Duration {
 
 // notWaiting counts patience: the time between consecutive NotWaiting answers, so that outages do not use it.
 func (a attempt) notWaiting(m *inbox.Message, res engine.Result, backoff func(int64) time.Duration) {
-	if last := a.message.LastNotWaitingAt; !last.IsZero() && a.now.After(last) {
-		m.PatienceUsed += a.now.Sub(last)
-	}
+	m.PatienceUsed = a.patienceUsed(res.Code)
 	m.LastNotWaitingAt = a.now
 	left := a.policy.Patience - m.PatienceUsed
 	if left <= 0 {
@@ -118,13 +123,20 @@ func (a attempt) notWaiting(m *inbox.Message, res engine.Result, backoff func(in
 	a.retry(m, max(min(backoff(m.Attempts), left), min(a.policy.RetryMin, left), 10*time.Millisecond))
 }
 
-// PatienceEnds reports whether a NotWaiting answer now would be the last.
-func (a attempt) patienceEnds() bool {
+// patienceEnds reports whether a NotWaiting answer with this code would be the last.
+func (a attempt) patienceEnds(code string) bool { return a.patienceUsed(code) >= a.policy.Patience }
+
+// patienceUsed is the patience that is used with a NotWaiting answer now. Waiting for an object and waiting for an instance
+// are two waits: what the first has used is not missing for the second.
+func (a attempt) patienceUsed(code string) time.Duration {
 	used := a.message.PatienceUsed
+	if (a.message.LastErrorCode == codeMissing) != (code == codeMissing) {
+		return 0
+	}
 	if last := a.message.LastNotWaitingAt; !last.IsZero() && a.now.After(last) {
 		used += a.now.Sub(last)
 	}
-	return used >= a.policy.Patience
+	return used
 }
 
 // park parks m. While an earlier delivery may have had its effect, "nobody waits" and "already through" may be that

@@ -180,7 +180,7 @@ func TestPatienceIsAddedUpBetweenAnswers(t *testing.T) {
 					m.LastNotWaitingAt = callEnded.Add(-tt.last)
 				}
 			})
-			if got := a.patienceEnds(); got != tt.patienceOver {
+			if got := a.patienceEnds(""); got != tt.patienceOver {
 				t.Errorf("patience ends: %v, want %v", got, tt.patienceOver)
 			}
 			m := a.settle(engine.Result{Verdict: engine.NotWaiting}, seeded()).Message

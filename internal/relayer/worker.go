@@ -66,6 +66,9 @@ func (w worker) one(ctx context.Context, m *inbox.Message, first bool) inbox.Res
 	if !ok {
 		return w.notStarted(m) // deleted by hand: there is nothing to settle either
 	}
+	if out, ok := w.fetch(ctx, m, &content); !ok {
+		return w.finish(m, w.Now(), out)
+	}
 	started := w.Now()
 	res := w.correlate(ctx, eng, m, content)
 	return w.finish(m, started, res)
@@ -82,6 +85,15 @@ func (w worker) finish(m *inbox.Message, started time.Time, out outcome) inbox.R
 	}
 	if out.local {
 		res.Event.Kind = inbox.EngineSilent
+		if res.Technical {
+			// Ours, not the message's: it never counts towards poison.
+			res.Technical = false
+			res.Message.TechnicalFailures++
+			res.Message.OutageFailures++
+		}
+	}
+	if out.waits != "" && res.Message.Status == inbox.Parked && res.Message.Reason == inbox.NoWaitingInstance {
+		res.Message.Reason = out.waits
 	}
 	return res
 }
@@ -90,6 +102,7 @@ func (w worker) finish(m *inbox.Message, started time.Time, out outcome) inbox.R
 type outcome struct {
 	engine.Result
 	reason inbox.Reason // instead of the verdict's own
+	waits  inbox.Reason // instead of NO_WAITING_INSTANCE, when patience ends
 	local  bool         // no engine was asked
 }
 
@@ -111,10 +124,14 @@ func (w worker) correlate(ctx context.Context, eng engine.Engine, m *inbox.Messa
 	if !content.HasBody {
 		return outcome{Result: engine.Result{Verdict: engine.Rejected, Code: "PAYLOAD_GONE", Detail: "the payload has been deleted"}, reason: inbox.ClaimMissing, local: true}
 	}
-	call, err := w.Router.Call(m.Route, routing.Input{
+	input := routing.Input{
 		MessageID: content.MessageID, OrderingKey: content.OrderingKey, Subscription: content.Subscription,
 		PublishTime: content.PublishedAt, Attributes: content.Attributes, Payload: content.Body,
-	}, content.Type, content.Version)
+	}
+	if out, ok := w.claim(ctx, m, &input); !ok {
+		return out
+	}
+	call, err := w.Router.Call(m.Route, input, content.Type, content.Version)
 	var contract *routing.ContractError
 	if errors.As(err, &contract) {
 		return outcome{Result: engine.Result{Verdict: engine.Rejected, Code: "CONTRACT", Detail: contract.Detail}, reason: inbox.Contract, local: true}
@@ -130,6 +147,12 @@ func (w worker) correlate(ctx context.Context, eng engine.Engine, m *inbox.Messa
 		Variables: call.Variables, Payload: content.Body, ContentType: content.ContentType,
 		BeforeSend: func() bool { return w.mayStart(eng) },
 	}
+	if c := input.Claim; c != nil {
+		delivery.DataRef = c.Pinned()
+		if c.Content != nil && delivery.Variables == nil {
+			delivery.Payload, delivery.ContentType = c.Content, c.ContentType
+		}
+	}
 	if m.OutcomeUnknown {
 		if out, done := w.probe(ctx, eng, delivery); done {
 			return out
@@ -144,7 +167,7 @@ func (w worker) correlate(ctx context.Context, eng engine.Engine, m *inbox.Messa
 		}
 	}
 	if res.Verdict == engine.NotWaiting {
-		if a := w.attempt(m, w.Now()); a.patienceEnds() {
+		if a := w.attempt(m, w.Now()); a.patienceEnds(res.Code) {
 			return w.patienceEnded(ctx, eng, delivery, res)
 		}
 	}

@@ -87,6 +87,8 @@ func (w *world) relayWith(store relayer.Store, now func() time.Time, engines map
 // plainRouter sends the route's name and the payload as it came.
 type plainRouter struct{}
 
+func (plainRouter) Claim(string, routing.Input) (inbox.Object, error) { return inbox.Object{}, nil }
+
 func (plainRouter) Call(route string, in routing.Input, _, _ string) (routing.Call, error) {
 	if string(in.Payload) == "contract" {
 		return routing.Call{}, &routing.ContractError{Detail: "does not fit"}

@@ -36,7 +36,7 @@ func (r *Router) Route(in Input) (d Decision) {
 func (r *route) decide(in *expr.Input) Decision {
 	d := Decision{
 		Route: r.Name, KeySpace: r.KeySpace, Order: r.Order, Blocks: r.Blocks(),
-		ConsumerScope: r.Scope == config.ScopeConsumer,
+		ConsumerScope: r.Scope == config.ScopeConsumer, Process: r.DeadLetter == config.DeadLetterProcess,
 	}
 	var faults []string
 	park := func(name, source, reason string) {
@@ -76,6 +76,13 @@ func (r *route) decide(in *expr.Input) Decision {
 			park("sequence", r.Sequence.Text, err.Error())
 		}
 		d.Sequence = sequence
+	}
+	if r.Claim != nil {
+		object, fault := r.claim.evaluate(in)
+		if fault != nil {
+			faults = append(faults, fault.Detail)
+		}
+		d.Claim = object
 	}
 	if len(faults) > 0 {
 		d.Park = inbox.Contract

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/pubsub-inbox/pubsub-inbox/internal/config"
@@ -19,12 +20,25 @@ type Input struct {
 	PublishTime  time.Time // zero: unknown
 	Attributes   map[string]string
 	Payload      []byte
+	Claim        *Claim // at an attempt: the object that the message refers to
+}
+
+// Claim is an object that a message refers to, as it was found.
+type Claim struct {
+	inbox.Object
+	ContentType string
+	Content     []byte // nil: it was not read
 }
 
 func (in *Input) expr() *expr.Input {
-	return expr.NewInput(expr.Message{
+	made := expr.NewInput(expr.Message{
 		ID: in.MessageID, PublishTime: in.PublishTime, OrderingKey: in.OrderingKey, Subscription: in.Subscription,
 	}, in.Attributes, in.Payload)
+	if c := in.Claim; c != nil {
+		made.SetClaim(expr.Claim{URI: c.Pinned(), Bucket: c.Bucket, Object: c.Name, Generation: strconv.FormatInt(c.Generation, 10),
+			Bytes: c.Bytes, SHA256: c.SHA256, ContentType: c.ContentType, Payload: c.Content})
+	}
+	return made
 }
 
 // Decision is what the configuration says about a message. Every text fits its column.
@@ -42,9 +56,11 @@ type Decision struct {
 	Order    inbox.OrderKind
 	Sequence int64
 
-	DedupeKey     string // empty: transport identity
-	ConsumerScope bool   // the dedupe key is unique in the consumer, not only in the subscription
-	Blocks        bool   // while parked it keeps its lane closed
+	DedupeKey     string       // empty: transport identity
+	ConsumerScope bool         // the dedupe key is unique in the consumer, not only in the subscription
+	Claim         inbox.Object // what the message refers to; zero: nothing
+	Process       bool         // a dead letter of this route runs by itself
+	Blocks        bool         // while parked it keeps its lane closed
 
 	Park       inbox.Reason // empty, CONTRACT or NO_ROUTE
 	ParkDetail string       // names the expression and the fault, never a value
@@ -90,6 +106,7 @@ type route struct {
 	sequence  *expr.Program
 	message   *expr.Program
 	variables []*expr.Program
+	claim     claim
 	versions  map[string]bool
 }
 
@@ -155,6 +172,13 @@ func compile(from config.Route) (*route, error) {
 	r.message = program("message", from.Message.Expr, expr.ForText)
 	for _, v := range from.Variables {
 		r.variables = append(r.variables, program("variables."+v.Name, v.Expr, expr.ForVariable))
+	}
+	if c := from.Claim; c != nil {
+		r.claim = claim{
+			reference: program("claim.reference", c.Reference, expr.ForText), bucket: program("claim.bucket", c.Bucket, expr.ForText),
+			object: program("claim.object", c.Object, expr.ForText), generation: program("claim.generation", c.Generation, expr.ForText),
+			sha256: program("claim.sha256", c.SHA256, expr.ForText),
+		}
 	}
 	if len(from.Versions) > 0 {
 		r.versions = map[string]bool{}

@@ -84,6 +84,11 @@ func (s *Store) planClaim(ctx context.Context, txn *spanner.ReadWriteTransaction
 			queue[i] = full
 		}
 		queues[id] = queue
+		if len(queue) > 0 && queue[0].Waits() && !queue[0].NextAttemptAt.After(now) {
+			if queue[0].Twin, err = readTwin(ctx, txn, queue[0]); err != nil {
+				return inbox.ClaimPlan{}, err
+			}
+		}
 	}
 	engines, err := readEngines(ctx, txn, req.Consumer)
 	if err != nil {

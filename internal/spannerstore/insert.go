@@ -18,6 +18,7 @@ var insertColumns = []string{
 	"ReceivedAt", "MessageType", "MessageVersion", "Route", "TenantId", "AggregateType", "CorrelationId", "CausationId",
 	"TraceParent", "LaneId", "CorrelationKey", "Sequence", "OrderedAt", "Status", "Reason", "Blocks", "LastErrorMessage",
 	"Attributes", "ContentSha256", "PayloadSha256", "PayloadBytes", "PayloadLocation", "ReplayOf", "ConflictsWith",
+	"NextAttemptAt", "ClaimUri", "ClaimGeneration", "ClaimSha256", "SourceAttempts",
 }
 
 // Insert stores an arrival with its payload and wakes its lane, in one single-use commit: one round trip. Errors:
@@ -33,7 +34,9 @@ func (s *Store) Insert(ctx context.Context, a *inbox.Arrival) error {
 			nullString(m.AggregateType), nullString(m.CorrelationID), nullString(m.CausationID), nullString(m.TraceParent),
 			m.LaneID, nullString(m.Key), m.Sequence, m.OrderedAt, string(m.Status), nullString(string(m.Reason)), m.Blocks,
 			nullString(m.LastErrorMessage), nullJSON(m.Attributes), m.ContentSHA256, m.PayloadSHA256, m.PayloadBytes,
-			nullString(m.PayloadLocation), nullString(m.ReplayOf), nullString(m.ConflictsWith),
+			nullString(m.PayloadLocation), nullString(m.ReplayOf), nullString(m.ConflictsWith), nullTime(m.NextAttemptAt),
+			claimURI(m.Claim), nullInt(m.Claim.Generation), nullString(m.Claim.SHA256),
+			spanner.NullInt64{Int64: m.SourceAttempts, Valid: m.FromDeadLetter},
 		}),
 		spanner.Insert("Payloads", []string{"InboxId", "Body", "ContentType"}, []any{m.ID, body(a.Body), nullString(a.ContentType)}),
 	}

@@ -12,7 +12,8 @@ import (
 
 var contentColumns = []string{
 	"InboxId", "Scope", "DedupeKey", "Subscription", "MessageId", "OrderingKey", "PublishedAt", "MessageType", "MessageVersion",
-	"TenantId", "AggregateType", "CorrelationId", "CausationId", "TraceParent", "Attributes", "PayloadSha256", "PayloadLocation",
+	"TenantId", "AggregateType", "CorrelationId", "CausationId", "TraceParent", "Attributes", "PayloadSha256", "PayloadBytes",
+	"PayloadLocation",
 }
 
 // Load reads what messages say: their descriptive columns and payloads, by key, in two reads that run side by side. A
@@ -33,7 +34,7 @@ func (s *Store) Load(ctx context.Context, ids []string) (map[string]inbox.Conten
 			var published spanner.NullTime
 			var attributes spanner.NullJSON
 			if err := row.Columns(&c.ID, &c.Scope, &c.DedupeKey, &subscription, &messageID, &ordering, &published, &typ, &version,
-				&tenant, &aggregate, &correlation, &causation, &trace, &attributes, &c.PayloadSHA256, &location); err != nil {
+				&tenant, &aggregate, &correlation, &causation, &trace, &attributes, &c.PayloadSHA256, &c.PayloadBytes, &location); err != nil {
 				return err
 			}
 			c.Subscription, c.MessageID, c.OrderingKey, c.PublishedAt = subscription.StringVal, messageID.StringVal, ordering.StringVal, published.Time

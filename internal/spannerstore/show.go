@@ -230,7 +230,7 @@ type storedRow struct {
 
 	TransportKey, Subscription, MessageId, OrderingKey, MessageType, MessageVersion, Route, TenantId, AggregateType,
 	CorrelationId, CausationId, TraceParent, CorrelationKey, Reason, LastErrorCode, LastErrorMessage, EngineReference,
-	PayloadLocation, ReplayOf, ConflictsWith spanner.NullString
+	PayloadLocation, ReplayOf, ConflictsWith, ClaimUri, ClaimSha256 spanner.NullString
 
 	ReceivedAt, OrderedAt time.Time
 
@@ -238,6 +238,8 @@ type storedRow struct {
 	PurgeAfter spanner.NullTime
 
 	Sequence, Attempts, TechnicalFailures, OutageFailures, LostWorkers, PatienceUsed, PayloadBytes int64
+
+	ClaimGeneration, SourceAttempts spanner.NullInt64
 
 	Blocks, Late, HandedOver, OutcomeUnknown bool
 
@@ -251,7 +253,7 @@ var rowColumns = []string{
 	"EngineReference", "PayloadLocation", "ReplayOf", "ConflictsWith", "ReceivedAt", "OrderedAt", "PublishedAt",
 	"LastNotWaitingAt", "NextAttemptAt", "ProcessingStartedAt", "ProcessedAt", "FirstFailedAt", "LastFailedAt", "PurgeAfter",
 	"Sequence", "Attempts", "TechnicalFailures", "OutageFailures", "LostWorkers", "PatienceUsed", "PayloadBytes", "Blocks",
-	"Late", "HandedOver", "OutcomeUnknown", "Attributes",
+	"Late", "HandedOver", "OutcomeUnknown", "Attributes", "ClaimUri", "ClaimGeneration", "ClaimSha256", "SourceAttempts",
 }
 
 func (r *storedRow) message() inbox.Message {
@@ -272,6 +274,7 @@ func (r *storedRow) message() inbox.Message {
 		Attributes: textMap(r.Attributes), ContentSHA256: r.ContentSha256, PayloadSHA256: r.PayloadSha256, PayloadBytes: r.PayloadBytes,
 		PayloadLocation: r.PayloadLocation.StringVal, ReplayOf: r.ReplayOf.StringVal, ConflictsWith: r.ConflictsWith.StringVal,
 		PurgeAfter: r.PurgeAfter.Time,
+		Claim:      claim(r.ClaimUri, r.ClaimGeneration, r.ClaimSha256), FromDeadLetter: r.SourceAttempts.Valid, SourceAttempts: r.SourceAttempts.Int64,
 	}
 }
 

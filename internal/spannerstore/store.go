@@ -11,6 +11,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"cloud.google.com/go/spanner"
@@ -96,6 +97,19 @@ func definite(err error) bool {
 }
 
 func nullString(s string) spanner.NullString { return spanner.NullString{StringVal: s, Valid: s != ""} }
+
+func nullInt(n int64) spanner.NullInt64 { return spanner.NullInt64{Int64: n, Valid: n != 0} }
+
+func claimURI(o inbox.Object) spanner.NullString {
+	return spanner.NullString{StringVal: o.URI(), Valid: !o.IsZero()}
+}
+
+// claim reads the columns of a claim. What ParseReference refuses was never written by us.
+func claim(uri spanner.NullString, generation spanner.NullInt64, sha256 spanner.NullString) inbox.Object {
+	rest, _ := strings.CutPrefix(uri.StringVal, "gs://")
+	bucket, name, _ := strings.Cut(rest, "/")
+	return inbox.Object{Bucket: bucket, Name: name, Generation: generation.Int64, SHA256: sha256.StringVal}
+}
 
 func nullTime(t time.Time) spanner.NullTime { return spanner.NullTime{Time: t, Valid: !t.IsZero()} }
 

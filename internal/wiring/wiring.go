@@ -101,11 +101,11 @@ func secret(lookup config.Lookup, variable string) (httpcall.Secret, error) {
 	return httpcall.Secret(value), nil
 }
 
-// Endpoint puts the checks that every request passes before a handler: its path (404), its method (405) and its caller
+// Endpoint puts the checks that every request passes before a handler: its path (404 but for / and paths), its method (405) and its caller
 // (401, 403, or 503 where Google's keys are out of reach). The function's framework serves every path.
-func Endpoint(next http.Handler, auth *pushauth.Authenticator, log *slog.Logger) http.Handler {
+func Endpoint(next http.Handler, auth *pushauth.Authenticator, log *slog.Logger, paths ...string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path != "/" && r.URL.Path != "" {
+		if r.URL.Path != "/" && r.URL.Path != "" && !slices.Contains(paths, r.URL.Path) {
 			http.Error(w, "no such path", http.StatusNotFound)
 			return
 		}

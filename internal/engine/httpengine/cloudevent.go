@@ -62,6 +62,10 @@ func (e *Engine) newRequest(d engine.Delivery) (*http.Request, error) {
 		attribute("Partitionkey", d.Key)
 		attribute("Correlationid", d.Key)
 	}
+	if d.DataRef != "" {
+		// https://github.com/cloudevents/spec/blob/main/cloudevents/extensions/dataref.md
+		attribute("Dataref", d.DataRef)
+	}
 	if validTraceParent(d.TraceParent) {
 		header.Set("Traceparent", d.TraceParent)
 		attribute("Traceparent", d.TraceParent)

@@ -42,6 +42,7 @@ var environment = sync.OnceValues(func() (*cel.Env, error) {
 		cel.Variable("message", cel.MapType(cel.StringType, cel.DynType)),
 		cel.Variable("attributes", cel.MapType(cel.StringType, cel.StringType)),
 		cel.Variable("payload", cel.DynType),
+		cel.Variable("claim", cel.MapType(cel.StringType, cel.DynType)),
 		cel.Function("hash", cel.Overload("hash_list", []*cel.Type{cel.ListType(cel.DynType)}, cel.StringType,
 			cel.UnaryBinding(hashList))),
 		cel.CrossTypeNumericComparisons(true),
@@ -114,7 +115,7 @@ func Compile(text string, use Use) (*Program, error) {
 // Constant reports whether the value is the same for every message.
 func (p *Program) Constant() bool { return len(p.variables) == 0 }
 
-// Refers reports whether the expression reads message, attributes or payload.
+// Refers reports whether the expression reads message, attributes, payload or claim.
 func (p *Program) Refers(variable string) bool { return slices.Contains(p.variables, variable) }
 
 // Reads returns what the expression selects from message, attributes and payload, each selection in one spelling, such as
@@ -124,7 +125,7 @@ func (p *Program) Reads() []string { return p.reads }
 func hint(message string) string {
 	message = strings.TrimSpace(message)
 	if strings.HasPrefix(message, "undeclared reference to") {
-		message += "; expressions see message, attributes, payload and hash(), and a constant text needs quotes of its own, " +
+		message += "; expressions see message, attributes, payload and hash(), those of message and variables also claim, and a constant text needs quotes of its own, " +
 			`as in '"Order"'`
 	}
 	return message
@@ -160,13 +161,14 @@ func unknownFields(tree *ast.AST) []error {
 	var faults []error
 	ast.PostOrderVisit(tree.Expr(), ast.NewExprVisitor(func(e ast.Expr) {
 		steps, root := selection(e)
-		if root != "message" || len(steps) != 1 {
+		known, ok := map[string][]string{"message": messageFields, "claim": claimFields}[root]
+		if !ok || len(steps) != 1 {
 			return
 		}
-		if name, ok := steps[0].(string); ok && !slices.Contains(messageFields, name) {
+		if name, ok := steps[0].(string); ok && !slices.Contains(known, name) {
 			at := tree.SourceInfo().GetStartLocation(e.ID())
 			faults = append(faults, &SyntaxError{at.Line(), at.Column() + 1,
-				fmt.Sprintf("message has no %q; it has %s", name, strings.Join(messageFields, ", "))})
+				fmt.Sprintf("%s has no %q; it has %s", root, name, strings.Join(known, ", "))})
 		}
 	}))
 	return faults
@@ -174,7 +176,7 @@ func unknownFields(tree *ast.AST) []error {
 
 func variables(tree *ast.AST) []string {
 	var names []string
-	for _, name := range []string{"message", "attributes", "payload"} {
+	for _, name := range []string{"message", "attributes", "payload", "claim"} {
 		for _, reference := range tree.ReferenceMap() {
 			if reference.Name == name {
 				names = append(names, name)

@@ -19,12 +19,34 @@ type Message struct {
 // The fields of message, in the order of the documentation.
 var messageFields = []string{"id", "publishTime", "orderingKey", "subscription"}
 
+// Claim is what expressions see as claim: the object that a message refers to.
+type Claim struct {
+	URI         string // with the generation
+	Bucket      string
+	Object      string
+	Generation  string
+	Bytes       int64
+	SHA256      string // empty: the sender does not say
+	ContentType string
+	Payload     []byte // nil: it was not read
+}
+
+var claimFields = []string{"uri", "bucket", "object", "generation", "bytes", "sha256", "contentType", "payload"}
+
 // Input is one message, decoded once for all its expressions. Not for concurrent use.
 type Input struct {
 	message    map[string]any
 	attributes map[string]string
 	raw        []byte
 	payload    ref.Val
+	claim      map[string]any // nil: there is none
+}
+
+// SetClaim adds the object that the message refers to.
+func (in *Input) SetClaim(c Claim) {
+	content := &Input{raw: c.Payload}
+	in.claim = map[string]any{"uri": c.URI, "bucket": c.Bucket, "object": c.Object, "generation": c.Generation, "bytes": c.Bytes,
+		"sha256": c.SHA256, "contentType": c.ContentType, "payload": content.root()}
 }
 
 // NewInput returns the input of a message. It keeps attributes and payload, which must not change meanwhile.
@@ -69,6 +91,8 @@ func (in *Input) ResolveName(name string) (any, bool) {
 		return in.root(), true
 	case "message":
 		return in.message, true
+	case "claim":
+		return in.claim, in.claim != nil
 	}
 	return nil, false
 }

@@ -1,0 +1,143 @@
+package receiver
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/pubsub-inbox/pubsub-inbox/internal/inbox"
+	"github.com/pubsub-inbox/pubsub-inbox/internal/pushmsg"
+)
+
+// The attributes that Pub/Sub adds to a message that it moves to a dead-letter topic.
+// https://docs.cloud.google.com/pubsub/docs/dead-letter-topics
+const (
+	deadLetterPrefix = "CloudPubSubDeadLetterSource"
+	sourceAttempts   = deadLetterPrefix + "DeliveryCount"
+	sourceName       = deadLetterPrefix + "Subscription"
+	sourceProject    = deadLetterPrefix + "SubscriptionProject"
+	sourcePublished  = deadLetterPrefix + "TopicPublishTime"
+)
+
+// ReceiveDeadLetter stores a message of a dead-letter topic as the message that it was: of its source subscription, with its
+// own publish time, and without the attributes that Pub/Sub has added. Its own id is gone; what it is recognised by is a
+// business key, or the id that it has now.
+//
+// It is PARKED as DEAD_LETTERED, or where its route says so waits to be processed, unless it may be one that an earlier
+// delivery has stored: then it is parked beside that. Errors are those of Receive.
+func (r *Receiver) ReceiveDeadLetter(ctx context.Context, body []byte) (Outcome, error) {
+	letter, err := pushmsg.Parse(body)
+	if err != nil {
+		return "", err
+	}
+	a, original := r.deadLetter(letter, body)
+	outcome, err := r.storeDeadLetter(ctx, a, original, body)
+	if err != nil {
+		err = &MessageError{InboxID: a.Message.ID, MessageID: letter.MessageID, Subscription: original.Subscription, Err: err}
+	}
+	return outcome, err
+}
+
+func (r *Receiver) storeDeadLetter(ctx context.Context, a *inbox.Arrival, e *pushmsg.Envelope, body []byte) (Outcome, error) {
+	m := &a.Message
+	twin, err := r.Store.Twin(ctx, m)
+	if err != nil {
+		return "", err
+	}
+	if twin.Found() && m.Reason != inbox.Unreadable {
+		m.AsTwin(twin)
+	}
+	outcome, err := r.store(ctx, a, e, body)
+	if err == nil {
+		// Each dead letter is one line, whatever became of it: somebody has to find out why it was refused so often.
+		r.Log.LogAttrs(ctx, slog.LevelError, "dead letter", slog.String("inboxId", m.ID), slog.String("outcome", string(outcome)),
+			slog.String("messageId", e.MessageID), slog.String("subscription", m.Subscription),
+			slog.Int64("sourceAttempts", m.SourceAttempts), slog.String("route", m.Route), slog.String("conflictsWith", m.ConflictsWith))
+	}
+	return outcome, err
+}
+
+// deadLetter makes a row of a dead letter, and the envelope that it once came in.
+func (r *Receiver) deadLetter(letter *pushmsg.Envelope, body []byte) (*inbox.Arrival, *pushmsg.Envelope) {
+	e := *letter
+	attributes := make(map[string]string, len(letter.Attributes))
+	for name, value := range letter.Attributes {
+		if !strings.HasPrefix(name, deadLetterPrefix) {
+			attributes[name] = value
+		}
+	}
+	e.Attributes = attributes
+	if source := sourceSubscription(letter.Attributes); source != "" {
+		e.Subscription, e.PublishTime = source, sourcePublishTime(letter.Attributes)
+	}
+	attempts, err := strconv.ParseInt(letter.Attributes[sourceAttempts], 10, 64)
+	if err != nil || attempts < 0 {
+		attempts = 0
+	}
+	if why := unstorable(&e); why != "" {
+		a := r.safeForm(&e, body, why)
+		r.address(&a.Message, &e, attempts, false)
+		return a, &e
+	}
+	d := r.decide(&e)
+	a := r.arrivalBy(&e, d)
+	m := &a.Message
+	business := d.DedupeKey != ""
+	r.address(m, &e, attempts, business)
+	if m.PublishedAt.IsZero() && d.Order != inbox.OrderReceived && !letter.PublishTime.IsZero() {
+		m.OrderedAt = letter.PublishTime
+	}
+	// Without an id of its own and without siblings there is nothing to recognise it by, should it have been stored.
+	_, _, siblings := m.TwinWindow()
+	if d.Process && m.Status == inbox.Received && (business || siblings) {
+		wait := letter.PublishTime
+		if wait.IsZero() {
+			wait = r.Now().UTC()
+		}
+		m.NextAttemptAt = wait.Add(inbox.DeadLetterWait)
+		return a, &e
+	}
+	detail := fmt.Sprintf("refused %d times by its subscription's endpoint, or never answered in time", attempts)
+	if m.Reason != "" {
+		detail = fmt.Sprintf("%s; %s: %s", detail, m.Reason, m.LastErrorMessage)
+	}
+	m.Status, m.Reason, m.LastErrorMessage = inbox.Parked, inbox.DeadLettered, inbox.Text(detail, inbox.MaxErrorMessage)
+	return a, &e
+}
+
+// address gives a dead letter its identity: a business key, or the id that it has now.
+func (r *Receiver) address(m *inbox.Message, e *pushmsg.Envelope, attempts int64, business bool) {
+	m.FromDeadLetter, m.SourceAttempts = true, attempts
+	m.TransportKey = inbox.DeadLetterKey(r.Consumer, e.Subscription, e.MessageID)
+	if business {
+		return
+	}
+	own := m.LaneID == inbox.OwnLaneID(r.Consumer, m.ID)
+	m.ID = inbox.ID(inbox.DeadLetterIdentity, r.Consumer, e.Subscription, e.MessageID)
+	if own {
+		m.LaneID = inbox.OwnLaneID(r.Consumer, m.ID)
+	}
+}
+
+// sourceSubscription is the full name of the subscription that gave the message up; empty if the message does not say.
+func sourceSubscription(attributes map[string]string) string {
+	name, project := attributes[sourceName], attributes[sourceProject]
+	switch {
+	case name == "" || strings.HasPrefix(name, "projects/"):
+		return inbox.Text(name, inbox.MaxTransport)
+	case project == "":
+		return ""
+	}
+	return inbox.Text("projects/"+project+"/subscriptions/"+name, inbox.MaxTransport)
+}
+
+func sourcePublishTime(attributes map[string]string) time.Time {
+	at, err := time.Parse(time.RFC3339Nano, attributes[sourcePublished])
+	if at = at.UTC(); err != nil || at.Year() < 1 || at.Year() > 9999 {
+		return time.Time{}
+	}
+	return at
+}
