@@ -68,8 +68,7 @@ func (s *Store) connect(ctx context.Context) (*storage.Client, error) {
 	if s.client != nil {
 		return s.client, nil
 	}
-	// JSON reads: the XML API would be reached under another address.
-	client, err := storage.NewClient(context.WithoutCancel(ctx), append([]option.ClientOption{storage.WithJSONReads()}, s.opts...)...)
+	client, err := storage.NewClient(context.WithoutCancel(ctx), s.opts...)
 	if err != nil {
 		return nil, fmt.Errorf("connect to Cloud Storage: %w", err)
 	}
@@ -108,7 +107,7 @@ func (s *Store) Put(ctx context.Context, inboxID, sha256 string, body []byte, co
 			return o, nil
 		case status(err) == http.StatusPreconditionFailed:
 			return s.existing(ctx, handle, o, body)
-		case try == uploadTries || !storage.ShouldRetry(err) || ctx.Err() != nil:
+		case try == uploadTries || ctx.Err() != nil || (status(err) != 0 && !storage.ShouldRetry(err)):
 			return inbox.Object{}, fmt.Errorf("keep a payload of %d bytes as %s: %w", len(body), o.URI(), classify(err))
 		}
 	}
@@ -234,10 +233,10 @@ func (s *Store) Finish(ctx context.Context, o inbox.Object, at time.Time) error 
 	if err != nil {
 		return err
 	}
-	handle := client.Bucket(o.Bucket).Object(o.Name).If(storage.Conditions{GenerationMatch: o.Generation})
+	handle := client.Bucket(o.Bucket).Object(o.Name).Generation(o.Generation)
 	_, err = handle.Update(ctx, storage.ObjectAttrsToUpdate{CustomTime: at.UTC()})
 	switch {
-	case err == nil, status(err) == http.StatusPreconditionFailed, errors.Is(classify(err), inbox.ErrObjectMissing):
+	case err == nil, errors.Is(classify(err), inbox.ErrObjectMissing):
 		return nil
 	case status(err) == http.StatusBadRequest: // a later time is set: it cannot be set back, and need not
 		if now, statErr := s.Stat(ctx, o); statErr == nil && !now.CustomTime.IsZero() {
