@@ -173,7 +173,7 @@ func (r *Receiver) repeated(ctx context.Context, a *inbox.Arrival, e *pushmsg.En
 			return "", fmt.Errorf("message %s exists and is not to be found: it may be on its way out", m.ID)
 		}
 		for _, k := range append([]inbox.Known{*owner}, known...) {
-			if slices.Contains(same, k.ContentSHA256) {
+			if slices.Contains(same, k.ContentSHA256) || k.AnnouncedBy(m) {
 				return Repeat, r.redelivered(ctx, k, e)
 			}
 		}

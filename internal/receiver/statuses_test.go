@@ -42,7 +42,9 @@ func (s *fakeStore) Find(context.Context, []string, string) ([]inbox.Known, erro
 	return s.known, s.find
 }
 
-func (s *fakeStore) Twin(context.Context, *inbox.Message) (inbox.Twin, error) { return inbox.Twin{}, nil }
+func (s *fakeStore) Twin(context.Context, *inbox.Message) (inbox.Twin, error) {
+	return inbox.Twin{}, nil
+}
 
 func (s *fakeStore) AddRedelivery(context.Context, inbox.Redelivery) error {
 	s.calls = append(s.calls, "count")

@@ -15,6 +15,7 @@ import (
 
 	"cloud.google.com/go/spanner"
 
+	"github.com/pubsub-inbox/pubsub-inbox/internal/claimcheck"
 	"github.com/pubsub-inbox/pubsub-inbox/internal/config"
 	"github.com/pubsub-inbox/pubsub-inbox/internal/emulators/emulatortest"
 	"github.com/pubsub-inbox/pubsub-inbox/internal/emulators/rpctap"
@@ -45,6 +46,19 @@ type world struct {
 	tap    *rpctap.Tap
 	log    *logBuffer
 	router *routing.Router
+	bucket *emulatortest.Bucket // nil: payloads stay in their rows
+	kept   receiver.Objects     // the bucket's
+}
+
+// newWorldWithBucket is newWorld with a bucket for payloads of more than 1 MiB.
+func newWorldWithBucket(t *testing.T, routes string) *world {
+	t.Helper()
+	w := newWorld(t, routes)
+	w.bucket = emulatortest.NewBucket(t)
+	kept := claimcheck.New(w.bucket.Name, w.bucket.Options()...)
+	t.Cleanup(func() { _ = kept.Close() })
+	w.kept = kept
+	return w
 }
 
 // newWorld returns a world whose routes are the YAML given.
@@ -69,7 +83,7 @@ const anyRoute = `
 
 func router(t testing.TB, routes string) *routing.Router {
 	t.Helper()
-	cfg, _, err := config.Parse("config.yaml", []byte("consumer: "+consumer+
+	cfg, _, err := config.Parse("config.yaml", []byte("consumer: "+consumer+"\nclaimCheck: {buckets: [demo-claims]}"+
 		"\nengines: {e: {kind: http, url: 'https://e.example', idempotent: true}}\nroutes:"+routes+"\n"))
 	if err != nil {
 		t.Fatal(err)
@@ -83,7 +97,7 @@ func router(t testing.TB, routes string) *routing.Router {
 
 func (w *world) receiver(store receiver.Store) *receiver.Receiver {
 	return &receiver.Receiver{Consumer: consumer, Revision: "rev-1", Store: store, Router: w.router, Log: w.log.logger(),
-		Now: func() time.Time { return wallClock }}
+		Objects: w.kept, Threshold: 1 << 20, Buckets: []string{"demo-claims"}, Now: func() time.Time { return wallClock }}
 }
 
 // endpoint is the function as it is served, without a token being asked for.
@@ -92,7 +106,7 @@ func (w *world) endpoint() http.Handler { return w.endpointOf(w.receiver(w.store
 func (w *world) endpointOf(rec *receiver.Receiver, auth *pushauth.Authenticator) http.Handler {
 	log := w.log.logger()
 	get := func(context.Context) (*receiver.Receiver, error) { return rec, nil }
-	return wiring.Endpoint(receiver.Handler(get, log), auth, log)
+	return wiring.Endpoint(receiver.Handler(get, log), auth, log, receiver.DeadLetterPath)
 }
 
 func noAuth(t testing.TB) *pushauth.Authenticator {
@@ -106,6 +120,11 @@ func noAuth(t testing.TB) *pushauth.Authenticator {
 
 // post delivers a body and returns the status.
 func (w *world) post(body []byte) int { return post(w.endpoint(), body).Code }
+
+// postDeadLetter delivers a body of the dead-letter topic and returns the status.
+func (w *world) postDeadLetter(body []byte) int {
+	return serve(w.endpoint(), httptest.NewRequest(http.MethodPost, receiver.DeadLetterPath, bytes.NewReader(body))).Code
+}
 
 func post(h http.Handler, body []byte, headers ...string) *httptest.ResponseRecorder {
 	r := httptest.NewRequest(http.MethodPost, "/", bytes.NewReader(body))
@@ -202,6 +221,9 @@ type row struct {
 	Content, PayloadSHA256, ConflictsWith    string
 	PayloadBytes                             int64
 	ContentType, Body                        string
+	Location                                 string
+	Claim, ClaimSHA256                       string
+	ClaimGeneration, SourceAttempts          spanner.NullInt64
 	Deliveries                               int64
 	Received                                 time.Time
 	NextAttempt, Purge, PayloadPurge, Lapsed spanner.NullTime
@@ -214,7 +236,8 @@ SELECT m.InboxId, m.Scope, m.DedupeKey, COALESCE(m.TransportKey, ''), COALESCE(m
   COALESCE(m.LastErrorMessage, ''), m.Attempts, m.Attributes, m.ContentSha256, m.PayloadSha256, COALESCE(m.ConflictsWith, ''),
   m.PayloadBytes, COALESCE(p.ContentType, ''), p.Body,
   (SELECT COUNT(*) FROM Deliveries AS d WHERE d.InboxId = m.InboxId), m.ReceivedAt, m.NextAttemptAt, m.PurgeAt, p.PurgeAt,
-  m.PurgeAfter
+  m.PurgeAfter, COALESCE(m.PayloadLocation, ''), COALESCE(m.ClaimUri, ''), COALESCE(m.ClaimSha256, ''), m.ClaimGeneration,
+  m.SourceAttempts
 FROM Messages AS m JOIN Payloads AS p ON p.InboxId = m.InboxId ORDER BY m.ReceivedAt, m.InboxId`
 
 // rows returns everything that is stored, in the order of arrival.
@@ -230,7 +253,8 @@ func (w *world) rows() []row {
 			&got.OrderingKey, &published, &got.OrderedAt, &got.Type, &got.Route, &got.TraceParent, &got.Key, &got.LaneID,
 			&got.Sequence, &got.Status, &got.Reason, &got.Error, &got.Attempts, &attributes, &got.Content, &got.PayloadSHA256,
 			&got.ConflictsWith, &got.PayloadBytes, &got.ContentType, &body, &got.Deliveries, &got.Received, &got.NextAttempt,
-			&got.Purge, &got.PayloadPurge, &got.Lapsed); err != nil {
+			&got.Purge, &got.PayloadPurge, &got.Lapsed, &got.Location, &got.Claim, &got.ClaimSHA256, &got.ClaimGeneration,
+			&got.SourceAttempts); err != nil {
 			return err
 		}
 		got.PublishedAt, got.Body = published.Time, string(body)
