@@ -18,6 +18,15 @@ type Known struct {
 	ContentSHA256 string
 	TransportKey  string
 	Deliveries    int64 // recorded redeliveries
+	// Imported is the object that the row was made of, before any message announced it; zero: a message made the row.
+	Imported Object
+}
+
+// AnnouncedBy reports whether m announces, late, the object that the row was imported for. Its content is another one: what
+// Cloud Storage says of an object cannot be made anew to the last byte.
+func (k Known) AnnouncedBy(m *Message) bool {
+	return !k.Imported.IsZero() && k.Imported.URI() == m.Claim.URI() &&
+		(k.Imported.Generation == m.Claim.Generation || k.Imported.Generation == 0 || m.Claim.Generation == 0)
 }
 
 // MaxDeliveries is how many redeliveries of one message are recorded.

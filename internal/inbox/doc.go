@@ -53,7 +53,8 @@
 //
 //	from        to          by       when
 //	(nothing)   RECEIVED    receive  a route takes it, and neither its id nor its push has a row
-//	(nothing)   PARKED      receive  no route takes it, it cannot be read, it does not fit its route, or it contradicts another row
+//	(nothing)   PARKED      receive  no route takes it, it cannot be read, it does not fit its route, or it contradicts another row;
+//	                                 it is a dead letter, unless its route has those processed and nothing looks like it
 //	RECEIVED    PROCESSING  claim    its lane is due, not leased and not held, everything before it has left the queue or is
 //	RETRYING                         claimed with it, its time has come, its engine may be called. Attempts grows by one
 //	PROCESSING  RECEIVED    settle   given back: nothing was sent, or the engine refused our credentials. Attempts shrinks by
@@ -64,7 +65,8 @@
 //	PROCESSING  PARKED      settle   the verdict needs a person, patience is over, or the message is poisoned
 //	PROCESSING  RETRYING    claim    the lease ran out: LostWorkers grows by one, OutcomeUnknown is set
 //	PROCESSING  PARKED      claim    the same, for the fifth time: POISONED
-//	RECEIVED    PARKED      claim    it was reopened by hand and has no route: its old reason stays
+//	RECEIVED    PARKED      claim    it was reopened by hand and has no route: its old reason stays; or it is a dead letter whose
+//	                                 wait is over, and its lane holds what may be the same message (Twin)
 //	PARKED      RECEIVED    person   reopened, by inboxctl or by one statement; by inboxctl also what is finished, by force;
 //	                                 or rerouted: afresh, in the place that another configuration gives it
 //

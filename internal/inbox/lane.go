@@ -52,7 +52,9 @@ func RestOf(head *Message, now time.Time) Rest {
 		return Rest{Empty: true}
 	case head.Status == Parked:
 		return Rest{WhyNotDue: WhyBlocked}
-	case head.Status == Retrying && head.NextAttemptAt.After(now):
+	case head.Status != Processing && head.NextAttemptAt.After(now):
+		// It is tried again then, or a dead letter waits for its evidence. What is parked has no time: so one that was reopened
+		// by hand has none either.
 		return Rest{DueAt: head.NextAttemptAt, WhyNotDue: WhyHeadWaits}
 	}
 	return Rest{DueAt: now}

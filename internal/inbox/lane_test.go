@@ -72,7 +72,8 @@ func TestALaneRestsAsItsHeadSays(t *testing.T) {
 	}{
 		{"nothing left", nil, inbox.Rest{Empty: true}},
 		{"a new head", &inbox.Message{Status: inbox.Received}, inbox.Rest{DueAt: now}},
-		{"a new head with a time left over", &inbox.Message{Status: inbox.Received, NextAttemptAt: now.Add(hour)}, inbox.Rest{DueAt: now}},
+		{"a new head that waits, as a dead letter does", &inbox.Message{Status: inbox.Received, NextAttemptAt: now.Add(hour)},
+			inbox.Rest{DueAt: now.Add(hour), WhyNotDue: inbox.WhyHeadWaits}},
 		{"a head under way", &inbox.Message{Status: inbox.Processing}, inbox.Rest{DueAt: now}},
 		{"a head that waits", &inbox.Message{Status: inbox.Retrying, NextAttemptAt: now.Add(hour)},
 			inbox.Rest{DueAt: now.Add(hour), WhyNotDue: inbox.WhyHeadWaits}},

@@ -36,6 +36,7 @@ type world struct {
 	mu     sync.Mutex
 	calls  []call
 	cfg    relayer.Config
+	kept   relayer.Objects // nil: no bucket
 }
 
 // call is one delivery as an engine has seen it.
@@ -79,7 +80,7 @@ func (w *world) relay(engines map[string]engine.Engine) *relayer.Relayer {
 
 func (w *world) relayWith(store relayer.Store, now func() time.Time, engines map[string]engine.Engine) *relayer.Relayer {
 	return relayer.New(w.cfg, relayer.Deps{
-		Store: store, Router: plainRouter{}, Engines: engines, Log: slog.New(slog.DiscardHandler), Now: now, After: time.After,
+		Store: store, Objects: w.kept, Router: plainRouter{}, Engines: engines, Log: slog.New(slog.DiscardHandler), Now: now, After: time.After,
 		NewID: w.newID, Rand: func() *rand.Rand { return rand.New(rand.NewPCG(1, uint64(w.ids.Add(1)))) },
 	})
 }
