@@ -2,8 +2,8 @@ package localstack_test
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
+	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"cloud.google.com/go/pubsub/v2"
-	"cloud.google.com/go/pubsub/v2/apiv1/pubsubpb"
 	"cloud.google.com/go/spanner"
 
 	"github.com/pubsub-inbox/pubsub-inbox/internal/demoengine"
@@ -98,45 +97,100 @@ func TestAPublishedMessageReachesItsEngineAndStopEndsEverything(t *testing.T) {
 	}
 }
 
-func TestARefusedPushComesAgainAndThenGoesToTheDeadLetterTopic(t *testing.T) {
-	_, config := startEngine(t)
+// What the endpoint refuses comes back through the dead-letter topic, as the message that it was; an equal one, stored
+// meanwhile, is not taken for it.
+func TestARefusedPushComesAgainAndThenThroughTheDeadLetterTopic(t *testing.T) {
+	engine, config := startEngine(t)
+	engine.Start("order-1", "Paid")
 	var mu sync.Mutex
-	pushes := 0
-	s := start(t, localstack.Options{ConfigFile: config, WrapReceive: func(http.Handler) http.Handler {
+	refused, pushes := "", 0
+	var log buffer
+	s := start(t, localstack.Options{ConfigFile: config, RelayEvery: 100 * time.Millisecond, Log: &log, WrapReceive: func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			if r.Method == http.MethodGet { // the stack asks whether it is there
-				w.WriteHeader(http.StatusMethodNotAllowed)
-				return
+			body, err := io.ReadAll(r.Body)
+			var push struct{ Message struct{ MessageID string } }
+			if err == nil && r.Method == http.MethodPost && r.URL.Path == "/" {
+				err = json.Unmarshal(body, &push)
+			}
+			if err != nil {
+				t.Error(err)
 			}
 			mu.Lock()
-			defer mu.Unlock()
-			pushes++
-			w.WriteHeader(http.StatusServiceUnavailable)
+			if refused == "" {
+				refused = push.Message.MessageID
+			}
+			no := push.Message.MessageID != "" && push.Message.MessageID == refused
+			if no {
+				pushes++
+			}
+			mu.Unlock()
+			if no {
+				w.WriteHeader(http.StatusServiceUnavailable)
+				return
+			}
+			r.Body = io.NopCloser(bytes.NewReader(body))
+			next.ServeHTTP(w, r)
 		})
 	}})
-	publish(t, s, &pubsub.Message{Data: []byte("kept")})
+	one := &pubsub.Message{Data: []byte(`{}`), Attributes: map[string]string{"type": "Paid", "key": "order-1"}}
+	two := *one
+	publishTogether(t, s, one, &two)
 
-	client, err := s.PubSub(t.Context())
+	client, err := spanner.NewClientWithConfig(t.Context(), s.Database, emulators.ClientConfig(), emulators.ClientOptions(s.SpannerEmulatorHost)...)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer client.Close()
-	ctx, cancel := context.WithTimeout(t.Context(), timeout)
-	defer cancel()
-	var dead []byte
-	for dead == nil {
-		pulled, err := client.SubscriptionAdminClient.Pull(ctx, &pubsubpb.PullRequest{Subscription: s.DeadLetterSubscription, MaxMessages: 1})
+	type row struct {
+		InboxId, Place, Subscription, ConflictsWith, Attributes string
+		SourceAttempts                                          spanner.NullInt64
+		PublishedAt                                             time.Time
+	}
+	var rows []*row
+	eventually(t, &log, func() bool {
+		rows = nil
+		err := client.Single().Query(t.Context(), spanner.NewStatement(`
+SELECT InboxId, CONCAT(Status, IFNULL(CONCAT('/', Reason), '')) AS Place, Subscription, IFNULL(ConflictsWith, '') AS ConflictsWith,
+  TO_JSON_STRING(Attributes) AS Attributes, SourceAttempts, PublishedAt
+FROM Messages ORDER BY ReceivedAt`)).Do(func(r *spanner.Row) error {
+			var got row
+			rows = append(rows, &got)
+			return r.ToStruct(&got)
+		})
 		if err != nil {
-			t.Fatalf("pull %s: %v", s.DeadLetterSubscription, err)
+			t.Fatal(err)
 		}
-		for _, m := range pulled.ReceivedMessages {
-			dead = m.Message.Data
-		}
+		return len(rows) == 2 && rows[0].Place == "PROCESSED"
+	})
+	stored, letter := rows[0], rows[1]
+	if letter.Place != "PARKED/DEAD_LETTERED" || letter.Subscription != s.Subscription || letter.SourceAttempts.Int64 != 5 ||
+		letter.Attributes != stored.Attributes {
+		t.Errorf("the dead letter is %+v beside %+v", letter, stored)
+	}
+	// Only the emulator knows whether it gives two messages of one call one publish time.
+	if same := letter.PublishedAt.Equal(stored.PublishedAt); same != (letter.ConflictsWith == stored.InboxId) {
+		t.Errorf("published at %v and %v; the letter conflicts with %q", letter.PublishedAt, stored.PublishedAt, letter.ConflictsWith)
+	}
+	if engine.Advanced("order-1") != 1 {
+		t.Errorf("the engine was advanced %d times", engine.Advanced("order-1"))
 	}
 	mu.Lock()
 	defer mu.Unlock()
-	if string(dead) != "kept" || pushes != 5 {
-		t.Errorf("after %d pushes the dead-letter topic has %q, want 5 and the message's data", pushes, dead)
+	if pushes != 5 {
+		t.Errorf("%d pushes of the refused message, want 5", pushes)
+	}
+}
+
+func TestANineMegabyteMessageGoesThePathOfEveryOther(t *testing.T) {
+	engine, config := startEngine(t)
+	engine.Start("order-1", "Report")
+	var log buffer
+	s := start(t, localstack.Options{ConfigFile: config, RelayEvery: 100 * time.Millisecond, Log: &log})
+	report := []byte(`{"lines":"` + strings.Repeat("0123456789", 900_000) + `"}`)
+	publish(t, s, &pubsub.Message{Data: report, Attributes: map[string]string{"type": "Report", "key": "order-1"}})
+	eventually(t, &log, func() bool { return engine.Advanced("order-1") == 1 })
+	if got := engine.History(); len(got) != 1 || !bytes.Equal(got[0].Body, report) {
+		t.Errorf("the engine got %d deliveries, want the report", len(got))
 	}
 }
 
@@ -208,6 +262,12 @@ func start(t *testing.T, o localstack.Options) *localstack.Stack {
 
 func publish(t *testing.T, s *localstack.Stack, m *pubsub.Message) {
 	t.Helper()
+	publishTogether(t, s, m)
+}
+
+// publishTogether publishes messages with one call, so that they have one publish time, or nearly.
+func publishTogether(t *testing.T, s *localstack.Stack, messages ...*pubsub.Message) {
+	t.Helper()
 	client, err := s.PubSub(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -215,8 +275,16 @@ func publish(t *testing.T, s *localstack.Stack, m *pubsub.Message) {
 	defer client.Close()
 	publisher := client.Publisher(s.Topic)
 	defer publisher.Stop()
-	if _, err := publisher.Publish(t.Context(), m).Get(t.Context()); err != nil {
-		t.Fatalf("publish to %s: %v", s.Topic, err)
+	publisher.PublishSettings.CountThreshold = len(messages)
+	publisher.PublishSettings.DelayThreshold = timeout
+	var published []*pubsub.PublishResult
+	for _, m := range messages {
+		published = append(published, publisher.Publish(t.Context(), m))
+	}
+	for _, p := range published {
+		if _, err := p.Get(t.Context()); err != nil {
+			t.Fatalf("publish to %s: %v", s.Topic, err)
+		}
 	}
 }
 
