@@ -6,6 +6,7 @@
 //	pass      a relay's pass beside no finished rows and beside many
 //	start     the main that production runs, from its start to its first answer, beside an empty function
 //	memory    what a receive of a large payload allocates, beside the size of its body
+//	claimcheck  large receives at once, beside the same bytes written bare, and the memory that they take
 //
 // It prints what it finds and, in a full run, writes results.md beside its source. It fails where a counted limit of
 // docs/design.md is exceeded (round trips, commits, rows). It never fails because of a time, nor of a ratio of times: those
@@ -75,6 +76,7 @@ func run(ctx context.Context, size sizes, only, out string) (err error) {
 		measure func(context.Context, *world, sizes, *results) error
 	}{
 		{"receive", measureReceive}, {"relay", measureRelay}, {"pass", measurePass}, {"start", measureStart}, {"memory", measureMemory},
+		{"claimcheck", measureClaimCheck},
 	} {
 		if only != "" && part.name != only {
 			continue
