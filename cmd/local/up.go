@@ -32,7 +32,7 @@ func newUp() *cobra.Command {
 		Use:   "up",
 		Short: "Start the emulators and both functions, and leave them running",
 		Long: `Start the Spanner emulator, the Pub/Sub emulator, a Cloud Storage server and both functions on free ports of this
-machine, migrate the database, make the topic, the push subscription, the dead-letter topic and its (pull) subscription,
+machine, migrate the database, make the topic, the push subscription, the dead-letter topic and its push subscription,
 and leave all of it running until SIGINT, SIGTERM or SIGHUP.
 
 An emulator named by SPANNER_EMULATOR_HOST, PUBSUB_EMULATOR_HOST or STORAGE_EMULATOR_HOST is used and left running; all
@@ -129,7 +129,7 @@ func describe(w io.Writer, s *localstack.Stack, engine *served, o upOptions) {
   database       %s
   topic          %s
   subscription   %s  (pushes to receive)
-  dead letters   %s  (to pull)
+  dead letters   %s  (pushes to receive, too)
 `, s.ReceiveURL, s.RelayURL, relaying, s.Database, s.Topic, s.Subscription, s.DeadLetterSubscription)
 	if engine != nil {
 		fmt.Fprintf(w, "  demo engine    %s\n", engine.url)
