@@ -57,7 +57,7 @@ func load(t *testing.T, name string) []Input {
 // router makes a router of routes in YAML, each without its engine and, unless it has one, its message.
 func router(t testing.TB, routes ...string) *Router {
 	t.Helper()
-	text := "consumer: c\nengines: {e: {kind: http, url: 'https://e.example', idempotent: true}}\nroutes:\n"
+	text := "consumer: c\nclaimCheck: {buckets: [demo-claims]}\nengines: {e: {kind: http, url: 'https://e.example', idempotent: true}}\nroutes:\n"
 	for _, route := range routes {
 		lines := strings.Split(strings.TrimSpace(route), "\n")
 		text += "  - engine: e\n    " + strings.Join(lines, "\n    ") + "\n"

@@ -407,3 +407,35 @@ variables: {k: payload.k, l: "payload.l.map(i, [i, payload.k])", n: payload.k + 
 		}
 	})
 }
+
+func TestAnAttemptSeesTheObjectThatItsMessageRefersTo(t *testing.T) {
+	r := router(t, `
+name: order
+claim: {reference: payload.report, read: true}
+message: 'claim.contentType == "text/csv" ? "Table" : "Report"'
+variables: {uri: claim.uri, generation: claim.generation, bytes: claim.bytes, sha256: claim.sha256, count: claim.payload.count, lines: size(claim.payload.lines)}`)
+	in := message(`{"report": "gs://demo-claims/a b#17"}`)
+	o, err := r.Claim("order", in)
+	if want := (inbox.Object{Bucket: "demo-claims", Name: "a b", Generation: 17}); err != nil || o != want || r.Route(in).Claim != want {
+		t.Fatalf("it refers to %+v, %v", o, err)
+	}
+	o.Bytes, o.SHA256 = 40, "abc"
+	in.Claim = &Claim{Object: o, ContentType: "text/csv", Content: []byte(`{"count": 9007199254740993, "lines": [1, 2]}`)}
+	call, err := r.Call("order", in, "", "")
+	want := map[string]json.RawMessage{"uri": json.RawMessage(`"gs://demo-claims/a b#17"`), "generation": json.RawMessage(`"17"`), "bytes": json.RawMessage("40"),
+		"sha256": json.RawMessage(`"abc"`), "count": json.RawMessage("9007199254740993"), "lines": json.RawMessage("2")}
+	if diff := cmp.Diff(want, call.Variables); err != nil || diff != "" || call.Message != "Table" {
+		t.Errorf("%s, %v\n%s", call.Message, err, diff)
+	}
+	in.Claim.Content = []byte("no JSON")
+	var contract *ContractError
+	if _, err := r.Call("order", in, "", ""); !errors.As(err, &contract) || strings.Contains(contract.Detail, "no JSON") {
+		t.Errorf("a report that is no JSON: %v", err)
+	}
+	if _, err := r.Claim("order", message(`{}`)); !errors.As(err, &contract) {
+		t.Errorf("without a reference: %v", err)
+	}
+	if _, err := r.Claim("nowhere", in); !errors.Is(err, ErrUnknownRoute) {
+		t.Errorf("an unknown route: %v", err)
+	}
+}

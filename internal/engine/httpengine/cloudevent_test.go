@@ -174,3 +174,13 @@ func TestWhatCannotBeSentIsRejectedWithoutItsValue(t *testing.T) {
 		}
 	}
 }
+
+// https://github.com/cloudevents/spec/blob/main/cloudevents/extensions/dataref.md
+func TestTheObjectThatAMessageRefersToIsItsDataref(t *testing.T) {
+	d := aDelivery()
+	d.DataRef = "gs://demo-reports/2026/report 1.json#17"
+	r, _ := sent(t, d)
+	if got := r.Header.Get("Ce-Dataref"); got != "gs://demo-reports/2026/report%201.json#17" {
+		t.Errorf("dataref %q", got)
+	}
+}

@@ -1,0 +1,129 @@
+package inbox_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/pubsub-inbox/pubsub-inbox/internal/inbox"
+)
+
+func TestAReferenceIsReadLiterally(t *testing.T) {
+	for uri, want := range map[string]inbox.Object{
+		"gs://demo-claims/a/b.json":                          {Bucket: "demo-claims", Name: "a/b.json"},
+		"gs://demo-claims/a/b.json#1700000000000001":         {Bucket: "demo-claims", Name: "a/b.json", Generation: 1700000000000001},
+		"gs://demo-claims/../x%2F..%2Fy":                     {Bucket: "demo-claims", Name: "../x%2F..%2Fy"},
+		"gs://demo-claims/a b?c=d&e":                         {Bucket: "demo-claims", Name: "a b?c=d&e"},
+		"gs://demo-claims/#5":                                {Bucket: "demo-claims", Name: "#5"},
+		"gs://demo-claims/a#b":                               {Bucket: "demo-claims", Name: "a#b"},
+		"gs://demo-claims/a#5#6":                             {Bucket: "demo-claims", Name: "a#5", Generation: 6},
+		"gs://demo-claims//":                                 {Bucket: "demo-claims", Name: "/"},
+		"gs://demo-claims/" + strings.Repeat("é", 512):       {Bucket: "demo-claims", Name: strings.Repeat("é", 512)},
+		"gs://demo-claims/" + strings.Repeat("é", 512) + "x": {},
+		"":                      {},
+		"demo-claims/x":         {},
+		"s3://demo-claims/x":    {},
+		"GS://demo-claims/x":    {},
+		"gs:/demo-claims/x":     {},
+		"gs://demo-claims":      {},
+		"gs://demo-claims/":     {},
+		"gs:///x":               {},
+		"gs://Demo/x":           {},
+		"gs://user@demo/x":      {},
+		"gs://demo:80/x":        {},
+		"gs://a/x":              {},
+		"gs://demo-claims/a\nb": {},
+		"gs://demo-claims/\xff": {},
+		"gs://demo-claims/a#99999999999999999999": {Bucket: "demo-claims", Name: "a#99999999999999999999"},
+		"gs://demo-claims/a#9999999999999999999":  {},
+		"gs://demo-claims/a#0":                    {},
+	} {
+		got, err := inbox.ParseReference(uri)
+		if got != want || (err == nil) == want.IsZero() {
+			t.Errorf("%q: %+v, %v, want %+v", uri, got, err, want)
+		}
+		if err == nil && got.Generation != 0 && got.Pinned() != uri {
+			t.Errorf("%q is written as %q", uri, got.Pinned())
+		}
+	}
+	hash := strings.Repeat("AB", 32)
+	if o, err := inbox.Reference("demo", "x", "5", hash); err != nil || o.SHA256 != strings.ToLower(hash) {
+		t.Errorf("%+v, %v", o, err)
+	}
+	for _, bad := range [][2]string{{"-5", ""}, {"+5", ""}, {"5.0", ""}, {"0x5", ""}, {"", "abc"}, {"", strings.Repeat("g", 64)}} {
+		if o, err := inbox.Reference("demo", "x", bad[0], bad[1]); err == nil {
+			t.Errorf("%q: %+v", bad, o)
+		}
+	}
+}
+
+func TestALocationReadsAsItWasWritten(t *testing.T) {
+	o := inbox.PayloadObject("demo-payloads", strings.Repeat("a", 32), strings.Repeat("b", 64))
+	o.Generation, o.Bytes = 17, 0
+	if got, err := inbox.ParseLocation(o.Location()); err != nil || got != o {
+		t.Errorf("%s reads as %+v, %v", o.Location(), got, err)
+	}
+	if id, hash, ok := inbox.OwnerOf(o.Name); !ok || id != strings.Repeat("a", 32) || hash != o.SHA256 {
+		t.Errorf("%s belongs to %s, %s, %v", o.Name, id, hash, ok)
+	}
+	for _, name := range []string{"", "x", strings.Repeat("a", 32), strings.Repeat("a", 32) + "/" + strings.Repeat("b", 63), "x/" + o.Name} {
+		if _, _, ok := inbox.OwnerOf(name); ok {
+			t.Errorf("%q is taken for ours", name)
+		}
+	}
+	for _, bad := range []string{"", "gs://b/n", "gs://b/n?generation=1", "gs://b/n?bytes=1", "gs://b/n?generation=0&bytes=1", "gs://b/n?generation=1&bytes=-1",
+		"gs://b?generation=1&bytes=1", "b/n?generation=1&bytes=1", "gs:///n?generation=1&bytes=1", "gs://b/n?generation=x&bytes=1"} {
+		if o, err := inbox.ParseLocation(bad); err == nil {
+			t.Errorf("%q reads as %+v", bad, o)
+		}
+	}
+}
+
+func TestATwinIsOfTheSameMomentSubscriptionAndContent(t *testing.T) {
+	at := time.Date(2026, 3, 2, 8, 15, 30, 123_456_000, time.UTC)
+	letter := func(change func(m *inbox.Message)) *inbox.Message {
+		m := &inbox.Message{ID: "a", Consumer: "c", Subscription: "s", ContentSHA256: "x", PublishedAt: at, OrderedAt: at,
+			LaneID: inbox.LaneID("c", "", inbox.OrderPublished, "k")}
+		if change != nil {
+			change(m)
+		}
+		return m
+	}
+	for name, tt := range map[string]struct {
+		other func(m *inbox.Message)
+		want  bool
+	}{
+		"the same":                {func(m *inbox.Message) {}, true},
+		"in the same millisecond": {func(m *inbox.Message) { m.PublishedAt = at.Add(500 * time.Microsecond) }, true},
+		"in the next":             {func(m *inbox.Message) { m.PublishedAt = at.Add(time.Millisecond) }, false},
+		"of an unknown time":      {func(m *inbox.Message) { m.PublishedAt = time.Time{} }, false},
+		"of another subscription": {func(m *inbox.Message) { m.Subscription = "t" }, false},
+		"with other content":      {func(m *inbox.Message) { m.ContentSHA256 = "y" }, false},
+		"itself":                  {func(m *inbox.Message) { m.ID = "a" }, false},
+	} {
+		other := letter(func(m *inbox.Message) { m.ID = "b" })
+		tt.other(other)
+		if got := letter(nil).IsTwin(other); got != tt.want {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+	whole := letter(func(m *inbox.Message) { m.PublishedAt = at.Truncate(time.Second); m.OrderedAt = m.PublishedAt })
+	if !whole.IsTwin(letter(func(m *inbox.Message) { m.ID = "b" })) {
+		t.Error("a time without a fraction does not match the one that it was cut from")
+	}
+	if from, to, ok := whole.TwinWindow(); !ok || !from.Equal(at.Truncate(time.Second)) || to.Sub(from) != time.Second {
+		t.Errorf("window %v to %v, %v", from, to, ok)
+	}
+	for name, m := range map[string]*inbox.Message{
+		"without a time":       letter(func(m *inbox.Message) { m.PublishedAt = time.Time{} }),
+		"in a lane of its own": letter(func(m *inbox.Message) { m.LaneID = inbox.OwnLaneID("c", "a") }),
+	} {
+		if _, _, ok := m.TwinWindow(); ok {
+			t.Errorf("%s: there is nothing to look for", name)
+		}
+	}
+	sequenced := letter(func(m *inbox.Message) { m.OrderedAt = inbox.EpochOrder })
+	if from, to, ok := sequenced.TwinWindow(); !ok || !from.Equal(inbox.EpochOrder) || to.Sub(from) != time.Nanosecond {
+		t.Errorf("window %v to %v, %v", from, to, ok)
+	}
+}
