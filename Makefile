@@ -4,13 +4,16 @@ GO ?= go
 export GOFLAGS ?= -buildvcs=false
 
 .DEFAULT_GOAL := help
-.PHONY: help demo up test test-engines verify bench build lint fmt generate fuzz
+.PHONY: help demo demo-flowable up test test-engines verify bench build lint fmt generate fuzz
 
 help: ## Say what there is
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
 
 demo: ## Run the whole path on this machine, with real emulators, and say what happens (under a minute)
 	$(GO) run ./cmd/local demo
+
+demo-flowable: ## Run the work-order example with a real Flowable (Java 17, Maven), and say what happens (under a minute, once built)
+	$(GO) run ./cmd/local demo-flowable
 
 up: ## Start the same stack and leave it running until Ctrl-C
 	$(GO) run ./cmd/local up

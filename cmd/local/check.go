@@ -62,6 +62,9 @@ func (s *story) look(ctx context.Context) error {
 	}
 	saw := map[string][]string{}
 	for _, engine := range []*served{s.orders, s.billing} {
+		if engine == nil {
+			continue
+		}
 		for _, d := range engine.History() {
 			saw[d.InboxID] = append(saw[d.InboxID], strconv.Itoa(d.Status))
 		}

@@ -141,17 +141,25 @@ func prepare(ctx context.Context, out io.Writer, o demoOptions, dir, logFile str
 	if err != nil {
 		return s, err
 	}
+	if err := s.connect(ctx); err != nil {
+		return s, err
+	}
+	s.say("all of it answers after %.1f s; the relay runs only when this program asks it to", time.Since(s.started).Seconds())
+	return s, nil
+}
+
+// connect makes the demo's own clients of the running stack.
+func (s *story) connect(ctx context.Context) (err error) {
 	s.db, err = spanner.NewClientWithConfig(ctx, s.stack.Database, emulators.ClientConfig(), emulators.ClientOptions(s.stack.SpannerEmulatorHost)...)
 	if err != nil {
-		return s, fmt.Errorf("connect to %s: %w", s.stack.Database, err)
+		return fmt.Errorf("connect to %s: %w", s.stack.Database, err)
 	}
 	if s.pubSub, err = s.stack.PubSub(ctx); err != nil {
-		return s, err
+		return err
 	}
 	s.topic = s.pubSub.Publisher(s.stack.Topic)
 	s.topic.PublishSettings.CountThreshold = 1 // one publish, one call
-	s.say("all of it answers after %.1f s; the relay runs only when this program asks it to", time.Since(s.started).Seconds())
-	return s, nil
+	return nil
 }
 
 func (s *story) close() error {

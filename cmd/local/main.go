@@ -1,7 +1,8 @@
 // Command local runs the whole inbox on one machine, without Docker and without Google Cloud.
 //
-//	local up     emulators and both functions, left running until it is told to end
-//	local demo   the whole path, shown and checked: messages are published, stored, relayed, parked and repaired
+//	local up              emulators and both functions, left running until it is told to end
+//	local demo            the whole path, shown and checked: messages are published, stored, relayed, parked and repaired
+//	local demo-flowable   the same with a real Flowable and the process of examples/work-order
 //
 // It needs the Spanner and the Pub/Sub emulator (running, in the PATH, or in the Google Cloud SDK's folder) and Java, and
 // says what to install where one is missing. It ends everything it has started when it gets SIGINT, SIGTERM or SIGHUP,
@@ -51,7 +52,7 @@ func run() int {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	root.AddCommand(newUp(), newDemo())
+	root.AddCommand(newUp(), newDemo(), newDemoFlowable())
 	err := root.ExecuteContext(ctx)
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "local: %v\n", err)

@@ -37,13 +37,17 @@ type event struct {
 
 // publish publishes an event to the topic, for real, and files it with what is to become of it.
 func (s *story) publish(ctx context.Context, what string, e event, want want) (*message, error) {
+	return s.publishData(ctx, what, e, fmt.Appendf(nil, `{"orderId": %q, "amount": %d}`, e.key, e.amount), want)
+}
+
+func (s *story) publishData(ctx context.Context, what string, e event, data []byte, want want) (*message, error) {
 	// The order is that of the publish times, and the emulator's have whole milliseconds: each gets one of its own.
 	err := s.until(ctx, "the clock goes on", func() (bool, error) { return time.Now().UnixMilli() > s.lastPublish, nil })
 	if err != nil {
 		return nil, err
 	}
 	id, err := s.topic.Publish(ctx, &pubsub.Message{
-		Data:       fmt.Appendf(nil, `{"orderId": %q, "amount": %d}`, e.key, e.amount),
+		Data:       data,
 		Attributes: map[string]string{"eventType": e.eventType, "eventId": e.eventID},
 	}).Get(ctx)
 	if err != nil {

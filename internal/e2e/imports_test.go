@@ -259,7 +259,7 @@ func TestTimeAndChanceComeFromOutside(t *testing.T) {
 	}
 	// Who may hand it on: what puts parts together, and packages whose clock is an option with a default.
 	wiring := []string{"functions", "cmd", "internal/wiring", "internal/telemetry", "internal/pushauth", "internal/engine",
-		"internal/demoengine", "internal/claimcheck", "internal/migrate"}
+		"internal/demoengine", "internal/claimcheck", "internal/migrate", "examples/work-order/cmd"}
 	clocks := []string{"Now", "Since", "Until", "Sleep", "After", "AfterFunc", "Tick", "NewTimer", "NewTicker"}
 	makers := []string{"New", "NewPCG", "NewChaCha8", "NewSource", "NewZipf"} // of generators; the rest of rand is global
 	types := []string{"Rand", "Source", "PCG", "ChaCha8", "Zipf"}

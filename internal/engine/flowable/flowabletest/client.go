@@ -2,10 +2,10 @@ package flowabletest
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
-	"mime/multipart"
 	"net/http"
 	"testing"
 )
@@ -48,52 +48,31 @@ func (c *Client) Do(method, path string, body, into any) (int, []byte) {
 
 func (c *Client) send(method, path, media string, body io.Reader, into any) (int, []byte) {
 	c.t.Helper()
-	req, err := http.NewRequest(method, c.base+path, body)
-	if err != nil {
-		c.t.Fatal(err)
-	}
-	req.SetBasicAuth(User, Password)
-	req.Header.Set("Content-Type", media)
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		c.t.Fatalf("%s %s: %v", method, path, err)
-	}
-	defer func() { _ = resp.Body.Close() }()
-	raw, err := io.ReadAll(resp.Body)
+	status, raw, err := send(context.Background(), method, c.base+path, media, body)
 	if err != nil {
 		c.t.Fatalf("%s %s: %v", method, path, err)
 	}
 	if into != nil {
-		if resp.StatusCode > 299 {
-			c.t.Fatalf("%s %s: status %d: %.500s", method, path, resp.StatusCode, raw)
+		if status > 299 {
+			c.t.Fatalf("%s %s: status %d: %.500s", method, path, status, raw)
 		}
 		if err := json.Unmarshal(raw, into); err != nil {
 			c.t.Fatalf("%s %s: %v: %.500s", method, path, err, raw)
 		}
 	}
-	return resp.StatusCode, raw
+	return status, raw
 }
 
 // Deploy deploys a BPMN file for a tenant, or for none.
 func (c *Client) Deploy(name, tenant string, bpmn []byte) {
 	c.t.Helper()
-	var body bytes.Buffer
-	form := multipart.NewWriter(&body)
-	if tenant != "" {
-		_ = form.WriteField("tenantId", tenant)
-	}
-	part, err := form.CreateFormFile("file", name+".bpmn20.xml")
-	if err == nil {
-		_, err = part.Write(bpmn)
-	}
-	if err == nil {
-		err = form.Close()
-	}
-	if err != nil {
+	c.deploy(name+".bpmn20.xml", tenant, bpmn)
+}
+
+func (c *Client) deploy(file, tenant string, content []byte) {
+	c.t.Helper()
+	if err := deploy(context.Background(), c.base, file, tenant, content); err != nil {
 		c.t.Fatal(err)
-	}
-	if status, raw := c.send(http.MethodPost, "/repository/deployments", form.FormDataContentType(), &body, nil); status != http.StatusCreated {
-		c.t.Fatalf("deploying %s: status %d: %.500s", name, status, raw)
 	}
 }
 

@@ -29,6 +29,7 @@ type Options struct {
 	History    string // Flowable's history level; empty: audit, which is Flowable's own default
 	MaskErrors bool   // hide the texts of errors that Flowable does not know (sendFullErrorException=false)
 	Folder     string // keep the database here, so that it survives a Restart; empty: in memory
+	Properties string // a file of Spring Boot settings, absolute; it yields to what is set above. Empty: none
 }
 
 // Server is a running Flowable.
@@ -69,6 +70,9 @@ func Run(ctx context.Context, o Options) (*Server, error) {
 // URL is the base of the REST API.
 func (s *Server) URL() string { return "http://" + s.port.Address() + "/process-api" }
 
+// JobsURL is the base of the REST API of external workers.
+func (s *Server) JobsURL() string { return "http://" + s.port.Address() + "/external-job-api" }
+
 // Restart kills the server, as a crash would, and starts it on the same port.
 func (s *Server) Restart(ctx context.Context) error {
 	s.Stop()
@@ -102,9 +106,13 @@ func (s *Server) Resume(ctx context.Context) error {
 	if history == "" {
 		history = "audit"
 	}
-	c, err := startChild("java", "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-jar", s.jar,
-		"--server.address=127.0.0.1", "--server.port="+s.port.String(), "--spring.datasource.url="+database,
-		"--flowable.history-level="+history, "--flowabletest.full-errors="+strconv.FormatBool(!s.options.MaskErrors))
+	args := []string{"-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-jar", s.jar,
+		"--server.address=127.0.0.1", "--server.port=" + s.port.String(), "--spring.datasource.url=" + database,
+		"--flowable.history-level=" + history, "--flowabletest.full-errors=" + strconv.FormatBool(!s.options.MaskErrors)}
+	if s.options.Properties != "" {
+		args = append(args, "--spring.config.additional-location=file:"+s.options.Properties)
+	}
+	c, err := startChild("java", args...)
 	if err != nil {
 		return err
 	}
