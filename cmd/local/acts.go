@@ -24,8 +24,9 @@ var once = want{status: processed, attempts: 1, deliveries: 1, engineSaw: "200"}
 
 // tell plays the acts, one after another: each leaves nothing open but what a later one repairs.
 func (s *story) tell(ctx context.Context) error {
-	var ambiguous, cancelled *message
+	var ambiguous, cancelled, givenUp *message
 	for _, act := range []func(context.Context) error{
+		func(ctx context.Context) (err error) { givenUp, err = s.givenUp(ctx); return err },
 		s.keyOrder,
 		s.overtaken,
 		s.redelivered,
@@ -36,6 +37,9 @@ func (s *story) tell(ctx context.Context) error {
 		s.unreadable,
 		func(ctx context.Context) error { return s.reopen(ctx, ambiguous) },
 		func(ctx context.Context) error { return s.update(ctx, cancelled) },
+		s.large,
+		s.referred,
+		func(ctx context.Context) error { return s.deadLetter(ctx, givenUp) },
 	} {
 		if err := act(ctx); err != nil {
 			return err

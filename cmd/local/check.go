@@ -27,9 +27,11 @@ type want struct {
 
 // row is a message's row in the database.
 type row struct {
-	id, messageID, key, status, reason, conflictsWith string
-	attempts, deliveries                              int64
-	engineSaw                                         []string
+	id, messageID, dedupeKey, key, status, reason, code, conflictsWith, location string
+
+	attempts, deliveries int64
+	sourceAttempts       int64 // 0: it did not come through the dead-letter topic
+	engineSaw            []string
 }
 
 func (r *row) state() string {
@@ -42,19 +44,23 @@ func (r *row) state() string {
 // Every row, oldest first: the demo has some twenty. A program with more reads by index, as inboxctl does.
 const sqlRows = `
 SELECT m.InboxId, IFNULL(m.MessageId, ''), IFNULL(m.CorrelationKey, ''), m.Status, IFNULL(m.Reason, ''), IFNULL(m.ConflictsWith, ''),
-       m.Attempts, 1 + (SELECT COUNT(*) FROM Deliveries d WHERE d.InboxId = m.InboxId)
+       m.DedupeKey, IFNULL(m.LastErrorCode, ''), IFNULL(m.PayloadLocation, ''), IFNULL(m.SourceAttempts, 0), m.Attempts, 1 + (SELECT COUNT(*) FROM Deliveries d WHERE d.InboxId = m.InboxId)
 FROM Messages m
 ORDER BY m.ReceivedAt, m.InboxId`
 
 // look reads every message's row, and what the engines have answered to it.
 func (s *story) look(ctx context.Context) error {
-	byMessageID := map[string]*row{}
+	byMessageID, letters := map[string]*row{}, map[string]*row{}
 	err := s.db.Single().Query(ctx, spanner.NewStatement(sqlRows)).Do(func(r *spanner.Row) error {
 		var x row
-		if err := r.Columns(&x.id, &x.messageID, &x.key, &x.status, &x.reason, &x.conflictsWith, &x.attempts, &x.deliveries); err != nil {
+		if err := r.Columns(&x.id, &x.messageID, &x.key, &x.status, &x.reason, &x.conflictsWith, &x.dedupeKey, &x.code,
+			&x.location, &x.sourceAttempts, &x.attempts, &x.deliveries); err != nil {
 			return err
 		}
 		byMessageID[x.messageID] = &x
+		if x.sourceAttempts > 0 {
+			letters[x.dedupeKey] = &x
+		}
 		return nil
 	})
 	if err != nil {
@@ -70,7 +76,11 @@ func (s *story) look(ctx context.Context) error {
 		}
 	}
 	for _, m := range s.messages {
-		if m.row = byMessageID[m.id]; m.row != nil {
+		m.row = byMessageID[m.id]
+		if m.letter != "" { // its message id is a new one
+			m.row = letters[m.letter]
+		}
+		if m.row != nil {
 			m.row.engineSaw = saw[m.row.id]
 		}
 	}

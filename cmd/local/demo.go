@@ -144,6 +144,9 @@ func prepare(ctx context.Context, out io.Writer, o demoOptions, dir, logFile str
 	if err := s.connect(ctx); err != nil {
 		return s, err
 	}
+	if err := emulators.NewBucket(ctx, s.stack.StorageEmulatorHost, s.stack.Project, reports); err != nil {
+		return s, err
+	}
 	s.say("all of it answers after %.1f s; the relay runs only when this program asks it to", time.Since(s.started).Seconds())
 	return s, nil
 }

@@ -13,6 +13,22 @@ type door struct {
 	mu    sync.Mutex
 	lose  string // the next answer to a body that contains this is lost
 	stray int    // answers lost
+
+	no      string // a body that contains this is refused at /, each time
+	refused int64
+}
+
+// refuse has every push to / whose body contains text answered 503, as by an endpoint that is down.
+func (d *door) refuse(text string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.no = text
+}
+
+func (d *door) refusals() int64 {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.refused
 }
 
 // loseAnswerTo arms the door for one push whose body contains text.
@@ -37,11 +53,19 @@ func (d *door) wrap(next http.Handler) http.Handler {
 		}
 		r.Body = io.NopCloser(bytes.NewReader(body))
 		d.mu.Lock()
+		refusing := d.no != "" && r.URL.Path == "/" && bytes.Contains(body, []byte(d.no))
+		if refusing {
+			d.refused++
+		}
 		losing := d.lose != "" && bytes.Contains(body, []byte(d.lose))
 		if losing {
 			d.lose = ""
 		}
 		d.mu.Unlock()
+		if refusing {
+			http.Error(w, "down, for the demo", http.StatusServiceUnavailable)
+			return
+		}
 		if !losing {
 			next.ServeHTTP(w, r)
 			return

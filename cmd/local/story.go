@@ -26,6 +26,8 @@ type message struct {
 	key  string
 	id   string // Pub/Sub's
 
+	letter string // its event id, if it comes through the dead-letter topic
+
 	want want
 	row  *row // as last read; nil: none of its own
 }
