@@ -187,7 +187,7 @@ func (a *app) printList(rows []spannerstore.Row, asJSON bool) error {
 	return table.Flush()
 }
 
-// jsonRow is a message as one JSON object. Every member is always there; null: there is none.
+// jsonRow is a message as one JSON object. Every member is always there but the last two; null: there is none.
 type jsonRow struct {
 	ID                string            `json:"id"`
 	Consumer          string            `json:"consumer"`
@@ -212,7 +212,7 @@ type jsonRow struct {
 	ProcessedAt       *time.Time        `json:"processedAt"`
 	PayloadBytes      int64             `json:"payloadBytes"`
 	PayloadSHA256     string            `json:"payloadSha256"`
-	PayloadLocation   *string           `json:"payloadLocation"`
+	PayloadLocation   *string           `json:"payloadLocation"` // of our own object, else what the sender refers to
 	Attributes        map[string]string `json:"attributes"`
 	Deliveries        int64             `json:"deliveries"`
 	LastErrorCode     *string           `json:"lastErrorCode"`
@@ -236,6 +236,9 @@ type jsonRow struct {
 	FirstFailedAt       *time.Time `json:"firstFailedAt"`
 	LastFailedAt        *time.Time `json:"lastFailedAt"`
 	ContentSHA256       string     `json:"contentSha256"`
+
+	ClaimReference string `json:"claimReference,omitempty"` // gs://bucket/object#generation
+	SourceAttempts *int64 `json:"sourceAttempts,omitempty"` // exactly where it is a dead letter
 }
 
 func printJSON(w io.Writer, rows []spannerstore.Row) error {
@@ -267,13 +270,25 @@ func toJSON(r *spannerstore.Row) jsonRow {
 	if attributes == nil {
 		attributes = map[string]string{}
 	}
+	reference := ""
+	if !r.Claim.IsZero() {
+		reference = r.Claim.Pinned()
+	}
+	location := r.PayloadLocation
+	if location == "" {
+		location = reference
+	}
+	var attempts *int64
+	if r.FromDeadLetter {
+		attempts = &r.SourceAttempts
+	}
 	return jsonRow{
 		ID: r.ID, Consumer: r.Consumer, Scope: r.Scope, Subscription: text(r.Subscription), MessageID: text(r.MessageID),
 		DedupeKey: r.DedupeKey, Type: text(r.Type), Route: text(r.Route), Key: text(r.Key), Status: string(r.Status),
 		Reason: text(string(r.Reason)), Attempts: r.Attempts, TechnicalFailures: r.TechnicalFailures, LostWorkers: r.LostWorkers,
 		OutcomeUnknown: r.OutcomeUnknown, Late: r.Late, HandedOver: r.HandedOver, ReceivedAt: at(r.ReceivedAt),
 		PublishedAt: at(r.PublishedAt), NextAttemptAt: at(r.NextAttemptAt), ProcessedAt: at(r.ProcessedAt),
-		PayloadBytes: r.PayloadBytes, PayloadSHA256: r.PayloadSHA256, PayloadLocation: text(r.PayloadLocation),
+		PayloadBytes: r.PayloadBytes, PayloadSHA256: r.PayloadSHA256, PayloadLocation: text(location),
 		Attributes: attributes, Deliveries: r.Deliveries, LastErrorCode: text(r.LastErrorCode),
 		LastErrorMessage: text(r.LastErrorMessage), EngineReference: text(r.EngineReference), ReplayOf: text(r.ReplayOf),
 		ConflictsWith: text(r.ConflictsWith),
@@ -281,6 +296,6 @@ func toJSON(r *spannerstore.Row) jsonRow {
 		AggregateType: text(r.AggregateType), CorrelationID: text(r.CorrelationID), CausationID: text(r.CausationID),
 		TraceParent: text(r.TraceParent), Sequence: r.Sequence, OrderedAt: at(r.OrderedAt), Blocks: r.Blocks,
 		ProcessingStartedAt: at(r.ProcessingStartedAt), FirstFailedAt: at(r.FirstFailedAt), LastFailedAt: at(r.LastFailedAt),
-		ContentSHA256: r.ContentSHA256,
+		ContentSHA256: r.ContentSHA256, ClaimReference: reference, SourceAttempts: attempts,
 	}
 }

@@ -1,8 +1,9 @@
-// Command inboxctl is the operator's command line: it lists, shows and repairs messages, checks configurations and
-// migrates the database.
+// Command inboxctl is the operator's command line: it lists, shows and repairs messages, drains a dead-letter subscription,
+// compares the bucket with the database, checks configurations and migrates the database.
 //
-// The database is that of SPANNER_DATABASE, or of --database; a configuration that of INBOX_CONFIG_FILE or INBOX_CONFIG,
-// or of --config. With SPANNER_EMULATOR_HOST set the client talks to an emulator.
+// The database is that of SPANNER_DATABASE, or of --database; the bucket for payloads that of PAYLOAD_BUCKET; a configuration
+// that of INBOX_CONFIG_FILE or INBOX_CONFIG, or of --config. With SPANNER_EMULATOR_HOST, STORAGE_EMULATOR_HOST or
+// PUBSUB_EMULATOR_HOST set, that client talks to an emulator.
 //
 // Results go to standard output, everything else to standard error. Payloads and attribute values go to standard output
 // only, and only where they are asked for. Exit codes: 0, all was done; 1, something failed or was refused; 2, the command
@@ -62,9 +63,11 @@ type app struct {
 	stdout, stderr io.Writer
 	lookup         config.Lookup
 	now            func() time.Time
-	options        []option.ClientOption // of the Spanner client; for tests
+	// Of the clients; for tests.
+	options, storageOptions, pubsubOptions []option.ClientOption
 
 	database string
+	role     string // of the database; empty: all that the account may do
 	timeout  time.Duration
 	began    bool // the command line is understood
 }
@@ -105,18 +108,23 @@ func (a *app) command() *cobra.Command {
 		SilenceErrors:     true,
 		SilenceUsage:      true,
 		PersistentPreRunE: func(*cobra.Command, []string) error { a.began = true; return nil },
-		Long: `List, show and repair the messages of an inbox; check its configuration; migrate its database.
+		Long: `List, show and repair the messages of an inbox; drain a dead-letter subscription into it; compare its bucket with its
+database; check its configuration; migrate its database.
 
 Environment:
   SPANNER_DATABASE        projects/P/instances/I/databases/D (or --database)
+  PAYLOAD_BUCKET          where large payloads are kept, a bare bucket name
   INBOX_CONFIG_FILE       a configuration file, INBOX_CONFIG the text itself (or --config where a command has it)
-  SPANNER_EMULATOR_HOST   host:port of an emulator, in place of Spanner
+  GOOGLE_CLOUD_PROJECT    the project of a subscription without one (or --project)
+  SPANNER_EMULATOR_HOST   host:port of an emulator, in place of Spanner; likewise STORAGE_EMULATOR_HOST, PUBSUB_EMULATOR_HOST
 
 Exit codes: 0 all was done; 1 something failed or was refused; 2 the command line is wrong.`,
 	}
 	root.PersistentFlags().StringVar(&a.database, "database", "", "the database: projects/P/instances/I/databases/D (default: $SPANNER_DATABASE)")
-	root.PersistentFlags().Var(durationFlag{&a.timeout}, "timeout", "give up after this time, with several ids on each of them; 0: never (default 1m; migrate: 1h)")
-	root.AddCommand(a.listCommand(), a.showCommand(), a.reopenCommand(), a.rerouteCommand(), a.configCommand(), a.migrateCommand(), a.versionCommand())
+	root.PersistentFlags().StringVar(&a.role, "database-role", "", "the database `role` to take, such as inbox_ledger (list, show and reopen, without payloads)")
+	root.PersistentFlags().Var(durationFlag{&a.timeout}, "timeout", "give up after this time, with several ids on each of them; 0: never (default 1m; reconcile: 5m a slice; migrate: 1h)")
+	root.AddCommand(a.listCommand(), a.showCommand(), a.reopenCommand(), a.rerouteCommand(), a.drainCommand(), a.reconcileCommand(),
+		a.configCommand(), a.migrateCommand(), a.versionCommand())
 	return root
 }
 
@@ -178,7 +186,7 @@ func (a *app) withStore(cmd *cobra.Command, f func(store *spannerstore.Store) er
 	if err != nil {
 		return err
 	}
-	store, err := spannerstore.Open(cmd.Context(), database, a.now, wiring.NewID, a.options...)
+	store, err := spannerstore.OpenAs(cmd.Context(), database, a.role, a.now, wiring.NewID, a.options...)
 	if err != nil {
 		return err
 	}
@@ -188,6 +196,13 @@ func (a *app) withStore(cmd *cobra.Command, f func(store *spannerstore.Store) er
 
 // explain adds to an error what to do about it.
 func (a *app) explain(err error) error {
+	var elsewhere *elsewhereError
+	if errors.As(err, &elsewhere) {
+		if elsewhere.hint == "" {
+			return err
+		}
+		return fmt.Errorf("%w\n%s", err, elsewhere.hint)
+	}
 	database, nameErr := a.databaseName()
 	if nameErr != nil || errors.Is(err, inbox.ErrConflict) || errors.Is(err, inbox.ErrNotFound) {
 		return err
@@ -299,9 +314,13 @@ type action struct {
 }
 
 func (act *action) flags(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&act.reason, "reason", "", "why; it is written down (required)")
-	cmd.Flags().StringVar(&act.actor, "actor", "", "who; it is written down (default: user@host)")
+	act.who(cmd, "why; it is written down (required)")
 	cmd.Flags().BoolVar(&act.dryRun, "dry-run", false, "say what would be done, and do nothing")
+}
+
+func (act *action) who(cmd *cobra.Command, reason string) {
+	cmd.Flags().StringVar(&act.reason, "reason", "", reason)
+	cmd.Flags().StringVar(&act.actor, "actor", "", "who; it is written down (default: user@host)")
 }
 
 // check fills in the actor.

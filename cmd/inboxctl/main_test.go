@@ -120,7 +120,12 @@ func TestMigrate(t *testing.T) {
 	}
 	w.ok("list", "--database", name)
 	client := emulatortest.Client(t, name)
-	if _, err := client.Apply(t.Context(), []*spanner.Mutation{spanner.Update("SchemaMigrations", []string{"Version", "Dirty"}, []any{2, true})}); err != nil {
+	var version int64
+	err = client.Single().Read(t.Context(), "SchemaMigrations", spanner.AllKeys(), []string{"Version"}).Do(func(r *spanner.Row) error { return r.Columns(&version) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := client.Apply(t.Context(), []*spanner.Mutation{spanner.Update("SchemaMigrations", []string{"Version", "Dirty"}, []any{version, true})}); err != nil {
 		t.Fatal(err)
 	}
 	w.refused(1, "dirty", "migrate", "--database", name)

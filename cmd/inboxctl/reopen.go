@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/pubsub-inbox/pubsub-inbox/internal/claimcheck"
 	"github.com/pubsub-inbox/pubsub-inbox/internal/inbox"
 	"github.com/pubsub-inbox/pubsub-inbox/internal/spannerstore"
 )
@@ -21,7 +22,10 @@ message name and variables are evaluated anew by the route as it is now. Key, or
 A message that is POSSIBLY_DELIVERED is sent again, on your word that it may be.
 
 Refused: what is open, or being handled; what is finished (--force: it runs a second time, if its payload is still there);
-what has no route. "-" reads ids from standard input, one a line.`,
+what has no route. "-" reads ids from standard input, one a line.
+
+The object that keeps the payload of a finished message is on its way out, and nothing takes that back: --force makes it
+anew, as another generation, before the message is reopened.`,
 		Example: `  inboxctl reopen 0123456789abcdef0123456789abcdef --reason "the process definition is fixed"
   inboxctl list --reason NO_WAITING_INSTANCE --json | jq -r .id | inboxctl reopen - --reason "instances are started"`,
 		Args: cobra.MinimumNArgs(1),
@@ -33,9 +37,13 @@ what has no route. "-" reads ids from standard input, one a line.`,
 			if err != nil {
 				return err
 			}
-			return a.withStore(cmd, func(store *spannerstore.Store) error {
+			return a.withStoreAndObjects(cmd, func(store *spannerstore.Store, objects *claimcheck.Store) error {
 				return a.each(cmd, ids, func(ctx context.Context, id string) error {
-					changed, err := store.Reopen(ctx, spannerstore.Reopening{ID: id, Actor: act.actor, Reason: act.reason, Force: force, DryRun: act.dryRun})
+					changed, err := store.Reopen(ctx, spannerstore.Reopening{ID: id, Actor: act.actor, Reason: act.reason, Force: force, DryRun: act.dryRun,
+						Renew: func(ctx context.Context, location string) (string, error) { return renew(ctx, objects, location) }})
+					if err == nil && act.dryRun && changed.Before.Status.Finished() {
+						err = mayRenew(ctx, objects, changed.Before.PayloadLocation)
+					}
 					if err != nil {
 						return err
 					}
@@ -56,6 +64,32 @@ what has no route. "-" reads ids from standard input, one a line.`,
 	act.flags(cmd)
 	cmd.Flags().BoolVar(&force, "force", false, "reopen finished messages, too: they run a second time")
 	return cmd
+}
+
+// renew makes the object anew that keeps a finished message's payload.
+func renew(ctx context.Context, objects *claimcheck.Store, location string) (string, error) {
+	o, err := inbox.ParseLocation(location)
+	if err != nil {
+		return "", &spannerstore.RefusedError{Why: fmt.Sprintf("where its payload is cannot be read: %v", err)}
+	}
+	renewed, err := objects.Renew(ctx, o)
+	if err != nil {
+		return "", objectError(o, err)
+	}
+	return renewed.Location(), nil
+}
+
+// mayRenew says what renew would be refused for, and changes nothing.
+func mayRenew(ctx context.Context, objects *claimcheck.Store, location string) error {
+	if location == "" {
+		return nil
+	}
+	o, err := inbox.ParseLocation(location)
+	if err != nil {
+		return &spannerstore.RefusedError{Why: fmt.Sprintf("where its payload is cannot be read: %v", err)}
+	}
+	_, err = equal(ctx, objects, o)
+	return objectError(o, err)
 }
 
 // warnOfLane says what about its lane a person may not expect.

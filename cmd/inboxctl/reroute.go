@@ -4,10 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/pubsub-inbox/pubsub-inbox/internal/claimcheck"
+	"github.com/pubsub-inbox/pubsub-inbox/internal/config"
 	"github.com/pubsub-inbox/pubsub-inbox/internal/inbox"
 	"github.com/pubsub-inbox/pubsub-inbox/internal/pushmsg"
 	"github.com/pubsub-inbox/pubsub-inbox/internal/routing"
@@ -21,6 +25,9 @@ func (a *app) rerouteCommand() *cobra.Command {
 		Use: "reroute ID...", Short: "Route stored messages again, by a corrected configuration",
 		Long: `Route stored messages again: route, type, key, order and lane are evaluated by the configuration over what is stored, and
 the message starts afresh in its new place. It keeps its id and its dedupe key. An UNREADABLE message is read again first.
+
+What the message refers to is evaluated again, too: a generation of that object that the relay has noted is forgotten.
+A payload that an object keeps is read from there; one that is read again goes where its size belongs.
 
 For parked messages, and open ones that no relay holds. Where the configuration would park the message again nothing is
 changed, and the reason is said. "-" reads ids from standard input, one a line.
@@ -36,27 +43,34 @@ Deploy the configuration to both functions first: a relay that does not know the
 			if err != nil {
 				return err
 			}
-			cfg, err := a.configuration(file)
+			cfg, router, err := a.routes(file)
 			if err != nil {
 				return err
 			}
-			if cfg == nil {
-				return usage("no configuration: give --config FILE, or set INBOX_CONFIG_FILE")
-			}
-			router, err := routing.New(cfg)
-			if err != nil {
-				return err
-			}
-			return a.withStore(cmd, func(store *spannerstore.Store) error {
+			return a.withStoreAndObjects(cmd, func(store *spannerstore.Store, objects *claimcheck.Store) error {
 				return a.each(cmd, ids, func(ctx context.Context, id string) error {
 					changed, err := store.Reroute(ctx, spannerstore.Rerouting{
 						ID: id, Actor: act.actor, Reason: act.reason, DryRun: act.dryRun,
 						Route: func(m inbox.Message, body []byte) (spannerstore.Rerouted, error) {
-							return placeAgain(cfg.Consumer, router, m, body)
+							to, err := placeAgain(cfg, router, m, body)
+							if err == nil && to.Content && objects.Bucket() == "" && len(to.Body) > inbox.MaxInlinePayload {
+								err = fmt.Errorf("its payload has %d bytes, too many for its row; set %s to the bucket that keeps such payloads",
+									len(to.Body), config.EnvPayloadBucket)
+							}
+							return to, err
+						},
+						Load: func(ctx context.Context, m inbox.Message) ([]byte, error) {
+							return readPayload(ctx, objects, m.PayloadLocation, m.PayloadSHA256)
+						},
+						Keep: func(ctx context.Context, to spannerstore.Rerouted) (string, error) {
+							return keep(ctx, objects, cfg.ClaimCheck.Threshold, to)
 						},
 					})
 					if err != nil {
 						return err
+					}
+					if !act.dryRun {
+						a.finishOld(ctx, objects, changed)
 					}
 					a.warnOfLane(changed)
 					before, after := &changed.Before, &changed.After
@@ -84,10 +98,41 @@ Deploy the configuration to both functions first: a relay that does not know the
 	return cmd
 }
 
+// keep puts a payload that is too large for its row into the bucket, as an object of its message's own.
+func keep(ctx context.Context, objects *claimcheck.Store, threshold int64, to spannerstore.Rerouted) (string, error) {
+	if objects.Bucket() == "" || int64(len(to.Body)) <= threshold {
+		return "", nil
+	}
+	m := &to.Message
+	o, err := objects.Put(ctx, m.ID, m.PayloadSHA256, to.Body, to.ContentType)
+	if errors.Is(err, inbox.ErrObjectFinished) { // left by an earlier try, and marked since
+		o, err = objects.Renew(ctx, o)
+	}
+	if err != nil {
+		return "", &elsewhereError{error: err}
+	}
+	return o.Location(), nil
+}
+
+// finishOld marks the object that kept a payload which has been replaced.
+func (a *app) finishOld(ctx context.Context, objects *claimcheck.Store, c spannerstore.Changed) {
+	before, after := c.Before.PayloadLocation, c.After.PayloadLocation
+	if before == "" || before == after {
+		return
+	}
+	old, err := inbox.ParseLocation(before)
+	if err == nil {
+		err = objects.Finish(ctx, old, a.now())
+	}
+	if err != nil {
+		a.say(c.After.ID, "warning: the object that kept its raw form was not marked for deletion; `inboxctl reconcile` does it: %v", err)
+	}
+}
+
 // placeAgain is what a receipt would make of the message now, but for its identity.
-func placeAgain(consumer string, router *routing.Router, m inbox.Message, body []byte) (spannerstore.Rerouted, error) {
-	if m.Consumer != consumer {
-		return spannerstore.Rerouted{}, fmt.Errorf("it is a message of consumer %s, and the configuration is that of %s", printable(m.Consumer), consumer)
+func placeAgain(cfg *config.Config, router *routing.Router, m inbox.Message, body []byte) (spannerstore.Rerouted, error) {
+	if m.Consumer != cfg.Consumer {
+		return spannerstore.Rerouted{}, fmt.Errorf("it is a message of consumer %s, and the configuration is that of %s", printable(m.Consumer), cfg.Consumer)
 	}
 	to := spannerstore.Rerouted{Message: m}
 	if m.Reason == inbox.Unreadable {
@@ -102,10 +147,24 @@ func placeAgain(consumer string, router *routing.Router, m inbox.Message, body [
 	if d.Park != "" {
 		return spannerstore.Rerouted{}, fmt.Errorf("the configuration would park it again: %s, %s", d.Park, d.ParkDetail)
 	}
-	r.Route, r.Type, r.Version, r.TenantID = d.Route, d.Type, d.Version, d.TenantID
-	r.AggregateType, r.CorrelationID, r.CausationID, r.Blocks = d.AggregateType, d.CorrelationID, d.CausationID, d.Blocks
-	r.Place(d.Placement())
+	if !allowed(cfg, d.Claim) {
+		return spannerstore.Rerouted{}, fmt.Errorf("the configuration would park it again: %s, claim: its bucket is none of those in claimCheck.buckets", inbox.Contract)
+	}
+	place(r, d)
 	return to, nil
+}
+
+// allowed reports whether the configuration lets a sender refer to the object. No object: it is.
+func allowed(cfg *config.Config, o inbox.Object) bool {
+	return o.IsZero() || slices.Contains(cfg.ClaimCheck.Buckets, o.Bucket)
+}
+
+// place gives a message what its route says of it.
+func place(m *inbox.Message, d routing.Decision) {
+	m.Route, m.Type, m.Version, m.TenantID = d.Route, d.Type, d.Version, d.TenantID
+	m.AggregateType, m.CorrelationID, m.CausationID, m.Blocks = d.AggregateType, d.CorrelationID, d.CausationID, d.Blocks
+	m.Claim = d.Claim
+	m.Place(d.Placement())
 }
 
 // readAgain reads the request body that was stored because it could not be read.
@@ -132,7 +191,27 @@ func readAgain(to *spannerstore.Rerouted, stored []byte) error {
 	}
 	m := &to.Message
 	m.OrderingKey, m.PublishedAt, m.TraceParent = e.OrderingKey, e.PublishTime, e.TraceParent()
+	if m.FromDeadLetter {
+		withoutDeadLetter(m, e)
+	}
 	m.Attributes, m.ContentSHA256 = e.Attributes, inbox.ContentSHA256(e.Data, e.Attributes)
 	m.PayloadSHA256, m.PayloadBytes = inbox.SHA256(e.Data), int64(len(e.Data))
 	return nil
+}
+
+// withoutDeadLetter takes what Pub/Sub has added to a dead letter out of its attributes, and takes its first publish time
+// from there. Its identity stays.
+func withoutDeadLetter(m *inbox.Message, e *pushmsg.Envelope) {
+	const prefix = "CloudPubSubDeadLetterSource"
+	published, err := time.Parse(time.RFC3339Nano, e.Attributes[prefix+"TopicPublishTime"])
+	if err == nil && published.UTC().Year() >= 1 && published.UTC().Year() <= 9999 {
+		m.PublishedAt = published.UTC()
+	}
+	attributes := make(map[string]string, len(e.Attributes))
+	for name, value := range e.Attributes {
+		if !strings.HasPrefix(name, prefix) {
+			attributes[name] = value
+		}
+	}
+	e.Attributes = attributes
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/base64"
+	"encoding/json"
 	"fmt"
 	"log/slog"
 	"os"
@@ -159,6 +160,31 @@ func TestRerouteReadsAnUnreadableMessageAgain(t *testing.T) {
 	}
 }
 
+func TestRerouteOfAnUnreadableDeadLetterLeavesOutWhatPubSubHasAdded(t *testing.T) {
+	w := newWorld(t)
+	attributes, err := json.Marshal(source(map[string]string{"eventType": "Started"}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	request := []byte(push("dead-1", `,"publishTime":"2026-05-06T07:08:09Z","attributes":`+string(attributes), `{"key":"WO-1"}`))
+	id := w.insert(row{body: request, arrival: func(m *inbox.Message) {
+		m.Status, m.Reason, m.Route, m.FromDeadLetter = inbox.Parked, inbox.Unreadable, "", true
+		m.PayloadSHA256, m.PayloadBytes = inbox.SHA256(request), int64(len(request))
+	}})
+	w.ok("reroute", id, "--reason", "x", "--config", file(t, configOf(`{name: r, key: payload.key, engine: e, message: M}`)))
+	rows, err := w.store.Rows(t.Context(), []string{id})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := rows[id].Message
+	if diff := cmp.Diff(map[string]string{"eventType": "Started"}, m.Attributes); diff != "" {
+		t.Errorf("attributes (-want +got):\n%s", diff)
+	}
+	if want := time.Date(2026, 3, 4, 5, 6, 7, 123000000, time.UTC); !m.PublishedAt.Equal(want) || !m.OrderedAt.Equal(want) {
+		t.Errorf("published at %s, ordered at %s, want %s: the time of its first publish", m.PublishedAt, m.OrderedAt, want)
+	}
+}
+
 func TestRerouteRefuses(t *testing.T) {
 	w := newWorld(t)
 	good := file(t, configOf(`{name: r, match: attributes.eventType == "Started", key: payload.key, engine: e, message: M}`))
@@ -180,7 +206,7 @@ func TestRerouteRefuses(t *testing.T) {
 		{"what no route matches", "still without a route", good, "would park it again: NO_ROUTE, no route matches"},
 		{"what does not fit its route", "a key that is none", good, "would park it again: CONTRACT, key (payload.key)"},
 		{"what is still unreadable", "still unreadable", good, "still unreadable: data is not base64"},
-		{"what is in a bucket", "in a bucket", good, "an object in Cloud Storage"},
+		{"what is where nobody can read", "in a bucket", good, "where its payload is cannot be read"},
 		{"what has no payload any more", "bodiless", good, "payload has been deleted"},
 		{"what is another consumer's", "PARKED", other, "consumer orders, and the configuration is that of billing"},
 	} {

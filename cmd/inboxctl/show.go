@@ -14,6 +14,7 @@ import (
 	"cloud.google.com/go/spanner"
 	"github.com/spf13/cobra"
 
+	"github.com/pubsub-inbox/pubsub-inbox/internal/claimcheck"
 	"github.com/pubsub-inbox/pubsub-inbox/internal/inbox"
 	"github.com/pubsub-inbox/pubsub-inbox/internal/spannerstore"
 )
@@ -24,7 +25,8 @@ func (a *app) showCommand() *cobra.Command {
 		Use: "show ID...", Short: "Show all that is known of messages",
 		Long: `Show all that is known of messages: where each stands and why, its lane, its attempts, its redeliveries, and what
 operators have done to it. --json prints the same objects as list. --payload writes the payload of one message, byte for
-byte, and nothing else. "-" reads ids from standard input, one a line.`,
+byte, and nothing else, also where an object keeps it; what a sender refers to is no payload of ours, and is not read.
+"-" reads ids from standard input, one a line.`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ids, err := a.ids(args)
@@ -40,7 +42,9 @@ byte, and nothing else. "-" reads ids from standard input, one a line.`,
 			return a.withStore(cmd, func(store *spannerstore.Store) error {
 				switch {
 				case payload:
-					return a.each(cmd, ids, func(ctx context.Context, id string) error { return a.showPayload(ctx, store, id) })
+					return a.withObjects(func(objects *claimcheck.Store) error {
+						return a.each(cmd, ids, func(ctx context.Context, id string) error { return a.showPayload(ctx, store, objects, id) })
+					})
 				case asJSON:
 					return a.showJSON(cmd, store, ids)
 				}
@@ -64,7 +68,7 @@ byte, and nothing else. "-" reads ids from standard input, one a line.`,
 	return cmd
 }
 
-func (a *app) showPayload(ctx context.Context, store *spannerstore.Store, id string) error {
+func (a *app) showPayload(ctx context.Context, store *spannerstore.Store, objects *claimcheck.Store, id string) error {
 	contents, err := store.Load(ctx, []string{id})
 	if err != nil {
 		return err
@@ -74,7 +78,9 @@ func (a *app) showPayload(ctx context.Context, store *spannerstore.Store, id str
 	case !ok:
 		return inbox.ErrNotFound
 	case content.PayloadLocation != "":
-		return fmt.Errorf("its payload is the object %s; `gcloud storage cat` writes it", content.PayloadLocation)
+		if content.Body, err = readPayload(ctx, objects, content.PayloadLocation, content.PayloadSHA256); err != nil {
+			return err
+		}
 	case !content.HasBody:
 		return errors.New("its payload has been deleted")
 	}
@@ -140,6 +146,9 @@ func (a *app) print(s *spannerstore.Shown) error {
 	p.time("published", m.PublishedAt)
 	p.time("received", m.ReceivedAt)
 	p.line("deliveries", "%d", s.Deliveries)
+	if m.FromDeadLetter {
+		p.line("source attempts", "%d, before it went to the dead-letter topic", m.SourceAttempts)
+	}
 	p.text("replay of", m.ReplayOf)
 	p.text("conflicts with", m.ConflictsWith)
 
@@ -157,6 +166,10 @@ func (a *app) print(s *spannerstore.Shown) error {
 	}
 	p.line("payload", "%s", payloadState(s))
 	p.text("payload sha256", m.PayloadSHA256)
+	if !m.Claim.IsZero() {
+		p.text("refers to", m.Claim.Pinned())
+		p.text("refers to sha256", m.Claim.SHA256)
+	}
 	p.text("content sha256", m.ContentSHA256)
 
 	p.line("\nhandling", "")
@@ -220,11 +233,13 @@ func compact(state spanner.NullJSON) string {
 	if !state.Valid {
 		return ""
 	}
-	text, err := json.Marshal(state.Value)
-	if err != nil {
+	var text strings.Builder
+	line := json.NewEncoder(&text)
+	line.SetEscapeHTML(false)
+	if err := line.Encode(state.Value); err != nil {
 		return ""
 	}
-	return string(text)
+	return strings.TrimSuffix(text.String(), "\n")
 }
 
 func payloadState(s *spannerstore.Shown) string {

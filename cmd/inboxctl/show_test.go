@@ -127,7 +127,7 @@ func TestShowPayloadWritesTheExactBytes(t *testing.T) {
 	if got := w.refused(1, "its payload has been deleted", "show", "--payload", gone); got.out != "" {
 		t.Errorf("a payload that is gone writes %q", got.out)
 	}
-	w.refused(1, "gs://bucket/object", "show", "--payload", full(w))
+	w.refused(1, "gs://bucket/object", "show", "--payload", full(w)) // no location that we have written
 	w.refused(1, "no message with id "+unknownID+" in "+w.db, "show", "--payload", unknownID)
 	w.refused(2, "takes one id", "show", "--payload", gone, unknownID)
 	w.refused(2, "exclude each other", "show", "--payload", "--json", gone)

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"os"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -13,6 +14,7 @@ import (
 	"cloud.google.com/go/spanner"
 	"google.golang.org/api/option"
 
+	"github.com/pubsub-inbox/pubsub-inbox/internal/claimcheck"
 	"github.com/pubsub-inbox/pubsub-inbox/internal/emulators/emulatortest"
 	"github.com/pubsub-inbox/pubsub-inbox/internal/emulators/rpctap"
 	"github.com/pubsub-inbox/pubsub-inbox/internal/inbox"
@@ -20,7 +22,16 @@ import (
 	"github.com/pubsub-inbox/pubsub-inbox/internal/wiring"
 )
 
-func TestMain(m *testing.M) { emulatortest.Main(m) }
+func TestMain(m *testing.M) {
+	code := emulatortest.Run(m)
+	if sharedPubSub.emulator != nil {
+		if err := sharedPubSub.emulator.Stop(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			code = max(code, 1)
+		}
+	}
+	os.Exit(code)
+}
 
 const consumer = "orders"
 
@@ -34,11 +45,16 @@ type world struct {
 	n      atomic.Int64
 	env    map[string]string
 	stdin  string
+
+	bucket  *emulatortest.Bucket // nil: none
+	objects *claimcheck.Store
+	pubsub  []option.ClientOption
+	now     func() time.Time // the program's clock
 }
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	w := &world{t: t, db: emulatortest.Database(t), tap: &rpctap.Tap{}}
+	w := &world{t: t, db: emulatortest.Database(t), tap: &rpctap.Tap{}, now: time.Now}
 	w.client = emulatortest.Client(t, w.db)
 	w.store = spannerstore.New(w.client, time.Now, wiring.NewID)
 	w.env = map[string]string{"SPANNER_DATABASE": w.db, "USER": "ann"}
@@ -53,14 +69,23 @@ type answer struct {
 
 func (w *world) run(args ...string) answer {
 	w.t.Helper()
-	return runWith(w.t, append(emulatortest.ClientOptions(w.t), w.tap.Options()...), w.env, w.stdin, args...)
+	a := &app{now: w.now, options: append(emulatortest.ClientOptions(w.t), w.tap.Options()...), pubsubOptions: w.pubsub}
+	if w.bucket != nil {
+		a.storageOptions = w.bucket.Options()
+	}
+	return runApp(w.t, a, w.env, w.stdin, args...)
 }
 
 func runWith(t *testing.T, options []option.ClientOption, env map[string]string, stdin string, args ...string) answer {
 	t.Helper()
+	return runApp(t, &app{now: time.Now, options: options}, env, stdin, args...)
+}
+
+func runApp(t *testing.T, a *app, env map[string]string, stdin string, args ...string) answer {
+	t.Helper()
 	var out, stderr bytes.Buffer
-	a := &app{stdin: strings.NewReader(stdin), stdout: &out, stderr: &stderr, now: time.Now, options: options,
-		lookup: func(name string) (string, bool) { value, ok := env[name]; return value, ok }}
+	a.stdin, a.stdout, a.stderr = strings.NewReader(stdin), &out, &stderr
+	a.lookup = func(name string) (string, bool) { value, ok := env[name]; return value, ok }
 	code := a.run(t.Context(), args)
 	return answer{code, out.String(), stderr.String()}
 }

@@ -9,6 +9,7 @@ package claimcheck
 
 import (
 	"bytes"
+	"cmp"
 	"compress/gzip"
 	"context"
 	"crypto/sha256"
@@ -274,7 +275,7 @@ func (s *Store) Renew(ctx context.Context, o inbox.Object) (inbox.Object, error)
 	}
 	copier := handle.If(storage.Conditions{GenerationMatch: live.Generation}).CopierFrom(handle.Generation(live.Generation))
 	// Metadata that is given replaces what the source has: the custom time goes.
-	copier.ContentType = live.ContentType
+	copier.ContentType = cmp.Or(live.ContentType, "application/octet-stream")
 	copy, err := copier.Run(ctx)
 	if err != nil {
 		return fail(classify(err))
@@ -303,15 +304,13 @@ func (s *Store) List(ctx context.Context, bucket, prefix, after string, limit in
 	if err != nil {
 		return "", err
 	}
-	query := &storage.Query{Prefix: prefix}
-	if after != "" {
-		query.StartOffset = after + "\x00" // the offset itself would be included
-	}
+	query := &storage.Query{Prefix: prefix, StartOffset: after} // which includes after itself
 	if err := query.SetAttrSelection([]string{"Bucket", "Name", "Generation", "Size", "ContentType", "ContentEncoding", "CustomTime", "Created"}); err != nil {
 		return "", fmt.Errorf("list gs://%s: %w", bucket, err)
 	}
 	objects := client.Bucket(bucket).Objects(ctx, query)
-	for range limit {
+	objects.PageInfo().MaxSize = min(limit+1, 1000)
+	for seen := 0; seen < limit; {
 		attrs, err := objects.Next()
 		if errors.Is(err, iterator.Done) {
 			return "", nil
@@ -319,7 +318,10 @@ func (s *Store) List(ctx context.Context, bucket, prefix, after string, limit in
 		if err != nil {
 			return last, fmt.Errorf("list gs://%s: %w", bucket, classify(err))
 		}
-		last = attrs.Name
+		if attrs.Name == after {
+			continue
+		}
+		last, seen = attrs.Name, seen+1
 		if err := each(found(attrs, "")); err != nil {
 			return last, err
 		}

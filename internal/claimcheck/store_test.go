@@ -252,7 +252,10 @@ func TestAnOutageIsNeitherMissingNorForbidden(t *testing.T) {
 	for _, status := range []int{429, 500, 503} {
 		b.Refuse(status)
 		for name, call := range map[string]func(ctx context.Context) error{
-			"put":  func(ctx context.Context) error { _, err := s.Put(ctx, owner, sum([]byte("x")), []byte("x"), ""); return err },
+			"put": func(ctx context.Context) error {
+				_, err := s.Put(ctx, owner, sum([]byte("x")), []byte("x"), "")
+				return err
+			},
 			"read": func(ctx context.Context) error { _, err := s.Read(ctx, o, 100); return err },
 			"stat": func(ctx context.Context) error { _, err := s.Stat(ctx, o); return err },
 		} {

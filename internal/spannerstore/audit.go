@@ -24,10 +24,14 @@ func auditState(m *inbox.Message) spanner.NullJSON {
 	if m == nil {
 		return spanner.NullJSON{}
 	}
-	return spanner.NullJSON{Valid: true, Value: map[string]any{
+	state := map[string]any{
 		"status": m.Status, "reason": m.Reason, "attempts": m.Attempts, "technicalFailures": m.TechnicalFailures,
 		"lostWorkers": m.LostWorkers, "outcomeUnknown": m.OutcomeUnknown, "patienceUsed": m.PatienceUsed.String(),
 		"lastErrorCode": m.LastErrorCode, "lastErrorMessage": m.LastErrorMessage, "route": m.Route, "laneId": m.LaneID,
 		"type": m.Type, "sequence": m.Sequence,
-	}}
+	}
+	if m.PayloadLocation != "" {
+		state["payloadLocation"] = m.PayloadLocation
+	}
+	return spanner.NullJSON{Valid: true, Value: state}
 }

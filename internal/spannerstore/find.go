@@ -12,11 +12,11 @@ import (
 // findSQL looks a push up under every name that it can have: by primary key, and through MessagesByTransport. The count
 // of its recorded redeliveries is a read of the child rows' prefix, at most inbox.MaxDeliveries of them.
 const findSQL = `
-SELECT m.InboxId, m.ContentSha256, m.TransportKey,
+SELECT m.InboxId, m.ContentSha256, m.TransportKey, m.MessageId IS NULL, m.ClaimUri, m.ClaimGeneration,
        (SELECT COUNT(*) FROM Deliveries AS d WHERE d.InboxId = m.InboxId) AS Deliveries
 FROM Messages AS m WHERE m.InboxId IN UNNEST(@ids)
 UNION ALL
-SELECT m.InboxId, m.ContentSha256, m.TransportKey,
+SELECT m.InboxId, m.ContentSha256, m.TransportKey, m.MessageId IS NULL, m.ClaimUri, m.ClaimGeneration,
        (SELECT COUNT(*) FROM Deliveries AS d WHERE d.InboxId = m.InboxId) AS Deliveries
 FROM Messages@{FORCE_INDEX=MessagesByTransport} AS m
 WHERE m.TransportKey = @transport AND m.InboxId NOT IN UNNEST(@ids)`
@@ -29,11 +29,16 @@ func (s *Store) Find(ctx context.Context, ids []string, transportKey string) ([]
 	var known []inbox.Known
 	err := rows.Do(func(row *spanner.Row) error {
 		var k inbox.Known
-		var transport spanner.NullString
-		if err := row.Columns(&k.ID, &k.ContentSHA256, &transport, &k.Deliveries); err != nil {
+		var transport, uri spanner.NullString
+		var generation spanner.NullInt64
+		var withoutMessage bool
+		if err := row.Columns(&k.ID, &k.ContentSHA256, &transport, &withoutMessage, &uri, &generation, &k.Deliveries); err != nil {
 			return err
 		}
 		k.TransportKey = transport.StringVal
+		if withoutMessage { // no message made it: see Import
+			k.Imported = claim(uri, generation, spanner.NullString{})
+		}
 		known = append(known, k)
 		return nil
 	})

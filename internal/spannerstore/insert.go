@@ -25,6 +25,14 @@ var insertColumns = []string{
 // inbox.ErrExists where the id or the transport key has a row (also after a lost answer to our own commit),
 // inbox.ErrRefused where Spanner would never take these values; anything else is technical or of unknown outcome.
 func (s *Store) Insert(ctx context.Context, a *inbox.Arrival) error {
+	if err := s.commitOnce(ctx, "inbox-receive", insertMutations(a)); err != nil {
+		return fmt.Errorf("insert message %s: %w", a.Message.ID, err)
+	}
+	return nil
+}
+
+// insertMutations stores an arrival with its payload and wakes its lane.
+func insertMutations(a *inbox.Arrival) []*spanner.Mutation {
 	m := &a.Message
 	mutations := []*spanner.Mutation{
 		spanner.Insert("Messages", insertColumns, []any{
@@ -43,10 +51,7 @@ func (s *Store) Insert(ctx context.Context, a *inbox.Arrival) error {
 	if a.WakesLane() {
 		mutations = append(mutations, wakeLane(m))
 	}
-	if err := s.commitOnce(ctx, "inbox-receive", mutations); err != nil {
-		return fmt.Errorf("insert message %s: %w", m.ID, err)
-	}
-	return nil
+	return mutations
 }
 
 // wakeLane makes sure that the lane of m exists, is not on its way out, and is looked at. A wake-up is always safe; the

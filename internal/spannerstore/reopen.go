@@ -32,6 +32,10 @@ type Reopening struct {
 	Reason string // why
 	Force  bool   // finished rows, too
 	DryRun bool   // decide, and write nothing
+	// Renew makes the object that keeps a finished message's payload anew, from its location, and returns the new one. The
+	// old generation is marked for deletion, or is about to be, and nothing takes that back. It is called before the
+	// transaction, not in a dry run, and its errors end the action.
+	Renew func(ctx context.Context, location string) (string, error)
 }
 
 // Changed is what an operator's action did to a message, or would do.
@@ -44,20 +48,35 @@ type Changed struct {
 
 // Reopen sets a parked message back to RECEIVED, in its old place in the order, wakes its lane and writes down who did it
 // and why, in one transaction. Of several at once one wins, and the others find it open. What is finished is reopened only
-// by force, and only while its payload is there, which then is kept again.
+// by force, and only while its payload is there, which then is kept again: an object as a new generation, which the row
+// names from this transaction on. If the transaction fails, the row names the old generation, and the next reopen, or
+// reconcile, takes the new one for it.
 //
-// Errors: inbox.ErrNotFound; a *RefusedError. After any other, Show tells whether it was done.
+// Errors: inbox.ErrNotFound; a *RefusedError; one of Renew. After any other, Show tells whether it was done.
 func (s *Store) Reopen(ctx context.Context, r Reopening) (Changed, error) {
+	renewed, err := s.renew(ctx, r)
+	if err != nil {
+		return Changed{}, fmt.Errorf("reopen message %s: %w", r.ID, err)
+	}
 	var changed Changed
+	action := "reopen"
 	act := func(ctx context.Context, txn reader, write func([]*spanner.Mutation) error) error {
 		var expires bool
 		var err error
 		if changed, expires, err = planReopen(ctx, txn, r); err != nil {
 			return err
 		}
-		action := "reopen"
+		action = "reopen"
 		if r.Force && changed.Before.Status.Finished() {
 			action = "reopen-forced"
+		}
+		var moved []*spanner.Mutation
+		if changed.Before.Status.Finished() && changed.Before.PayloadLocation != "" && !r.DryRun {
+			if changed.Before.PayloadLocation != renewed.from {
+				return refuse("its payload has moved meanwhile; try again")
+			}
+			changed.After.PayloadLocation = renewed.to
+			moved = append(moved, writeLocation(&changed.After))
 		}
 		mutations := []*spanner.Mutation{writeState(&changed.After), wakeLane(&changed.After), s.audit(auditEntry{
 			Consumer: changed.Before.Consumer, Actor: inbox.Text(r.Actor, 256), Action: action, Reason: r.Reason, InboxID: r.ID,
@@ -66,12 +85,49 @@ func (s *Store) Reopen(ctx context.Context, r Reopening) (Changed, error) {
 		if expires {
 			mutations = append(mutations, keepPayload(r.ID))
 		}
-		return write(mutations)
+		return write(append(mutations, moved...))
 	}
 	if err := s.operate(ctx, "inbox-reopen", r.DryRun, act); err != nil {
+		var refused *RefusedError
+		if renewed.to != "" && errors.As(err, &refused) {
+			// Another one was quicker, and the generation that the row names now has gone with ours.
+			_, moveErr := s.Relocate(ctx, Relocation{ID: r.ID, To: renewed.to, Actor: r.Actor, Action: "reopen-forced", Reason: r.Reason})
+			err = errors.Join(err, moveErr)
+		}
 		return Changed{}, fmt.Errorf("reopen message %s: %w", r.ID, err)
 	}
 	return changed, nil
+}
+
+// renewal is a payload's object that was made anew; empty: it was not.
+type renewal struct{ from, to string }
+
+// renew makes the object anew where the reopen needs that and nothing speaks against it: what would be refused costs nothing.
+func (s *Store) renew(ctx context.Context, r Reopening) (renewal, error) {
+	if !r.Force || r.DryRun || r.Renew == nil {
+		return renewal{}, nil
+	}
+	txn := s.client.ReadOnlyTransaction()
+	defer txn.Close()
+	changed, _, err := planReopen(ctx, txn, r)
+	var refused *RefusedError
+	switch {
+	case errors.As(err, &refused), errors.Is(err, inbox.ErrNotFound):
+		return renewal{}, nil // the transaction says so
+	case err != nil:
+		return renewal{}, err
+	case !changed.Before.Status.Finished() || changed.Before.PayloadLocation == "":
+		return renewal{}, nil
+	}
+	to, err := r.Renew(ctx, changed.Before.PayloadLocation)
+	if err != nil {
+		return renewal{}, err
+	}
+	return renewal{from: changed.Before.PayloadLocation, to: to}, nil
+}
+
+func writeLocation(m *inbox.Message) *spanner.Mutation {
+	return spanner.Update("Messages", []string{"InboxId", "PayloadLocation"}, []any{m.ID, nullString(m.PayloadLocation)})
 }
 
 // operate runs an operator's action: in a read-write transaction, or dry on a snapshot of the database.

@@ -19,6 +19,11 @@ type Rerouting struct {
 	// Route returns the message as a configuration places it now, from what is stored. It must be pure: it may run several
 	// times. Its errors refuse the action: nothing is written.
 	Route func(m inbox.Message, body []byte) (Rerouted, error)
+	// Load reads a payload that is an object. It is called before the transaction.
+	Load func(ctx context.Context, m inbox.Message) ([]byte, error)
+	// Keep puts a new Body where an object is to keep it, and returns its location; empty: it goes into its row. It is
+	// called before the transaction, and not in a dry run.
+	Keep func(ctx context.Context, to Rerouted) (string, error)
 }
 
 // Rerouted is what a stored message becomes. Its id, consumer, scope, dedupe key and transport key are not written.
@@ -31,68 +36,131 @@ type Rerouted struct {
 
 var placeColumns = []string{
 	"InboxId", "OrderingKey", "PublishedAt", "MessageType", "MessageVersion", "Route", "TenantId", "AggregateType", "CorrelationId",
-	"CausationId", "TraceParent", "LaneId", "CorrelationKey", "Sequence", "OrderedAt", "Blocks",
+	"CausationId", "TraceParent", "LaneId", "CorrelationKey", "Sequence", "OrderedAt", "Blocks", "ClaimUri", "ClaimGeneration",
+	"ClaimSha256",
 }
 
 // Reroute gives a parked message, or an open one that nobody holds, the place that a configuration says now: type, key,
-// order, lane and route. It starts afresh there, and both lanes are woken, in one transaction with the note of who did it
-// and why. The row keeps its id and identity.
+// order, lane, route, and what it refers to. It starts afresh there, and both lanes are woken, in one transaction with the
+// note of who did it and why. The row keeps its id and identity.
 //
-// Errors: inbox.ErrNotFound; a *RefusedError. After any other, Show tells whether it was done.
+// Where the content is replaced, the object that kept it before, if there was one, belongs to nobody any more:
+// Changed.Before names it.
+//
+// Errors: inbox.ErrNotFound; a *RefusedError; one of Load or Keep. After any other, Show tells whether it was done.
 func (s *Store) Reroute(ctx context.Context, r Rerouting) (Changed, error) {
-	// Read before the transaction, so that it is a moment too early: a lease that has just ended still counts.
-	clock := s.client.ReadOnlyTransaction()
-	now, err := snapshotTime(ctx, clock)
-	clock.Close()
+	changed, err := s.reroute(ctx, r)
 	if err != nil {
-		return Changed{}, fmt.Errorf("reroute message %s: %w", r.ID, err)
-	}
-	var changed Changed
-	act := func(ctx context.Context, txn reader, write func([]*spanner.Mutation) error) error {
-		var to Rerouted
-		var err error
-		if changed, to, err = planReroute(ctx, txn, r, now); err != nil {
-			return err
-		}
-		return write(s.rerouteMutations(r, changed, to))
-	}
-	if err := s.operate(ctx, "inbox-reroute", r.DryRun, act); err != nil {
 		return Changed{}, fmt.Errorf("reroute message %s: %w", r.ID, err)
 	}
 	return changed, nil
 }
 
-func planReroute(ctx context.Context, txn reader, r Rerouting, now time.Time) (Changed, Rerouted, error) {
-	messages, err := readMessages(ctx, txn, []string{r.ID})
+func (s *Store) reroute(ctx context.Context, r Rerouting) (Changed, error) {
+	// Its time is read before the transaction, so that it is a moment too early: a lease that has just ended still counts.
+	before := s.client.ReadOnlyTransaction()
+	defer before.Close()
+	now, err := snapshotTime(ctx, before)
 	if err != nil {
-		return Changed{}, Rerouted{}, err
+		return Changed{}, err
 	}
-	m, ok := messages[r.ID]
+	m, body, err := r.read(ctx, before, now)
+	if err != nil {
+		return Changed{}, err
+	}
+	location := m.PayloadLocation
+	if to, err := r.Route(m, body); err != nil {
+		return Changed{}, &RefusedError{Why: err.Error()}
+	} else if to.Content {
+		location = ""
+		if !r.DryRun && r.Keep != nil {
+			if location, err = r.Keep(ctx, to); err != nil {
+				return Changed{}, err
+			}
+		}
+	}
+	var changed Changed
+	act := func(ctx context.Context, txn reader, write func([]*spanner.Mutation) error) error {
+		var to Rerouted
+		var err error
+		if changed, to, err = planReroute(ctx, txn, r, now, m.PayloadSHA256, body); err != nil {
+			return err
+		}
+		if to.Content {
+			changed.After.PayloadLocation = location
+		}
+		return write(s.rerouteMutations(r, changed, to))
+	}
+	if err := s.operate(ctx, "inbox-reroute", r.DryRun, act); err != nil {
+		return Changed{}, err
+	}
+	return changed, nil
+}
+
+// read returns the message with its payload, wherever that is kept, unless the action would be refused.
+func (r *Rerouting) read(ctx context.Context, txn reader, now time.Time) (inbox.Message, []byte, error) {
+	m, err := reroutable(ctx, txn, r.ID, now)
+	if err != nil {
+		return inbox.Message{}, nil, err
+	}
+	body, there, err := readBody(ctx, txn, r.ID)
+	switch {
+	case err != nil:
+		return inbox.Message{}, nil, err
+	case !there:
+		return inbox.Message{}, nil, errPayloadDeleted
+	case m.PayloadLocation != "":
+		if body, err = r.Load(ctx, m); err != nil {
+			return inbox.Message{}, nil, err
+		}
+	}
+	return m, body, nil
+}
+
+var errPayloadDeleted = &RefusedError{Why: "its payload has been deleted, so that there is nothing to route"}
+
+// reroutable reads a message, and refuses what cannot be routed again.
+func reroutable(ctx context.Context, txn reader, id string, now time.Time) (inbox.Message, error) {
+	messages, err := readMessages(ctx, txn, []string{id})
+	if err != nil {
+		return inbox.Message{}, err
+	}
+	m, ok := messages[id]
 	switch {
 	case !ok:
-		return Changed{}, Rerouted{}, inbox.ErrNotFound
+		return inbox.Message{}, inbox.ErrNotFound
 	case m.Status == inbox.Processing:
-		return Changed{}, Rerouted{}, refuse("being handled right now (PROCESSING); wait until its lease has ended and look again")
+		return inbox.Message{}, refuse("being handled right now (PROCESSING); wait until its lease has ended and look again")
 	case m.Status.Finished():
-		return Changed{}, Rerouted{}, refuse("finished (%s); reroute is for parked and open messages", m.Status)
-	case m.PayloadLocation != "":
-		return Changed{}, Rerouted{}, refuse("its payload is an object in Cloud Storage, which reroute does not read")
+		return inbox.Message{}, refuse("finished (%s); reroute is for parked and open messages", m.Status)
 	}
 	if m.Status.Open() {
 		lanes, err := readLanes(ctx, txn, []string{m.LaneID})
 		if err != nil {
-			return Changed{}, Rerouted{}, err
+			return inbox.Message{}, err
 		}
 		if lane, ok := lanes[m.LaneID]; ok && lane.Leased(now) {
-			return Changed{}, Rerouted{}, refuse("a relay holds its lane until %s; try again then", lane.LeaseUntil.UTC().Format(time.RFC3339))
+			return inbox.Message{}, refuse("a relay holds its lane until %s; try again then", lane.LeaseUntil.UTC().Format(time.RFC3339))
 		}
 	}
-	body, there, err := readBody(ctx, txn, r.ID)
+	return m, nil
+}
+
+// planReroute decides by what the transaction reads, and by the payload that was read before it; sha256 is what the row said
+// of that.
+func planReroute(ctx context.Context, txn reader, r Rerouting, now time.Time, sha256 string, body []byte) (Changed, Rerouted, error) {
+	m, err := reroutable(ctx, txn, r.ID, now)
 	if err != nil {
 		return Changed{}, Rerouted{}, err
 	}
-	if !there {
-		return Changed{}, Rerouted{}, refuse("its payload has been deleted, so that there is nothing to route")
+	there, _, err := readPayloadPurge(ctx, txn, r.ID)
+	switch {
+	case err != nil:
+		return Changed{}, Rerouted{}, err
+	case !there:
+		return Changed{}, Rerouted{}, errPayloadDeleted
+	case m.PayloadSHA256 != sha256:
+		return Changed{}, Rerouted{}, refuse("its payload has been replaced meanwhile; try again")
 	}
 	to, err := r.Route(m, body)
 	if err != nil {
@@ -113,6 +181,7 @@ func (s *Store) rerouteMutations(r Rerouting, c Changed, to Rerouted) []*spanner
 			m.ID, nullString(m.OrderingKey), nullTime(m.PublishedAt), nullString(m.Type), nullString(m.Version), nullString(m.Route),
 			nullString(m.TenantID), nullString(m.AggregateType), nullString(m.CorrelationID), nullString(m.CausationID),
 			nullString(m.TraceParent), m.LaneID, nullString(m.Key), m.Sequence, m.OrderedAt, m.Blocks,
+			claimURI(m.Claim), nullInt(m.Claim.Generation), nullString(m.Claim.SHA256),
 		}),
 		writeState(m),
 		wakeLane(m),
@@ -120,11 +189,15 @@ func (s *Store) rerouteMutations(r Rerouting, c Changed, to Rerouted) []*spanner
 			LaneID: m.LaneID, Before: &c.Before, After: m}),
 	}
 	if to.Content {
+		inline := to.Body
+		if m.PayloadLocation != "" {
+			inline = nil
+		}
 		mutations = append(mutations, spanner.Update("Messages",
-			[]string{"InboxId", "Attributes", "ContentSha256", "PayloadSha256", "PayloadBytes"},
-			[]any{m.ID, nullJSON(m.Attributes), m.ContentSHA256, m.PayloadSHA256, m.PayloadBytes}))
+			[]string{"InboxId", "Attributes", "ContentSha256", "PayloadSha256", "PayloadBytes", "PayloadLocation"},
+			[]any{m.ID, nullJSON(m.Attributes), m.ContentSHA256, m.PayloadSHA256, m.PayloadBytes, nullString(m.PayloadLocation)}))
 		mutations = append(mutations, spanner.Update("Payloads", []string{"InboxId", "Body", "ContentType", "PurgeAt"},
-			[]any{m.ID, body(to.Body), nullString(to.ContentType), spanner.NullTime{}}))
+			[]any{m.ID, body(inline), nullString(to.ContentType), spanner.NullTime{}}))
 	} else {
 		mutations = append(mutations, keepPayload(m.ID))
 	}
