@@ -32,7 +32,13 @@ type Store struct {
 
 // Open connects to database ("projects/P/instances/I/databases/D"). The caller closes the store.
 func Open(ctx context.Context, database string, now func() time.Time, newID func() string, opts ...option.ClientOption) (*Store, error) {
+	return OpenAs(ctx, database, "", now, newID, opts...)
+}
+
+// OpenAs is Open with a database role, for somebody who may use no more of the database than that role has.
+func OpenAs(ctx context.Context, database, role string, now func() time.Time, newID func() string, opts ...option.ClientOption) (*Store, error) {
 	client, err := spanner.NewClientWithConfig(ctx, database, spanner.ClientConfig{
+		DatabaseRole: role,
 		// The library's own metrics go out through a client and a timer of their own, at the cost of start-up.
 		DisableNativeMetrics: true,
 	}, opts...)
