@@ -4,7 +4,7 @@ GO ?= go
 export GOFLAGS ?= -buildvcs=false
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-flowable up test test-engines verify bench build lint fmt generate fuzz
+.PHONY: help demo demo-flowable up test test-engines verify bench build lint fmt generate fuzz dist deploy destroy terraform
 
 help: ## Say what there is
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
@@ -36,8 +36,10 @@ build: ## Compile everything
 fmt: ## Format the code
 	gofmt -w $$(git ls-files '*.go')
 
-generate: ## Write migrations/schema.sql anew from the migrations
+generate: ## Write migrations/schema.sql and the tables of docs/metrics.md and terraform/README.md anew
 	$(GO) test ./internal/migrate -run TestSchema -update
+	$(GO) test ./internal/telemetry -run TestMetricsDocument -update
+	$(GO) run ./terraform/internal/reference
 
 lint: ## Check format, vet and staticcheck
 	@unformatted=$$(gofmt -l $$(git ls-files '*.go')); \
@@ -46,7 +48,7 @@ lint: ## Check format, vet and staticcheck
 	$(GO) tool staticcheck ./...
 	$(GO) mod verify
 
-verify: lint ## Run all checks and all tests, with the race detector, in random order
+verify: lint terraform ## Run all checks and all tests, with the race detector, in random order
 	$(GO) test -race -shuffle=on -timeout 18m ./...
 
 bench: ## Count round trips, compare side by side, print ratios, write bench/results.md
@@ -55,3 +57,15 @@ bench: ## Count round trips, compare side by side, print ratios, write bench/res
 fuzz: ## Fuzz the envelope and the configuration, a minute each
 	$(GO) test ./internal/pushmsg -run '^$$' -fuzz '^FuzzParse$$' -fuzztime 60s
 	$(GO) test ./internal/config -run '^$$' -fuzz '^FuzzParse$$' -fuzztime 60s -fuzzminimizetime 1s
+
+terraform: ## Check the Terraform module: format, validate, test, plans; says so where terraform is not installed
+	@GO="$(GO)" terraform/check.sh
+
+dist: ## Write dist/functions.zip, which both functions are deployed from; the same sources give the same bytes
+	@$(GO) run ./cmd/dist -o dist/functions.zip
+
+deploy: dist ## Deploy to PROJECT: terraform apply, migrate, smoke test (docs/deploy.md)
+	@PROJECT="$(PROJECT)" GO="$(GO)" terraform/deploy.sh
+
+destroy: dist ## Destroy what is deployed to PROJECT; refuses while messages are open or parked
+	@PROJECT="$(PROJECT)" GO="$(GO)" terraform/destroy.sh

@@ -180,7 +180,7 @@ func TestOneAdapterOwnsEachCloudClient(t *testing.T) {
 			"bench",
 		}},
 		"cloud.google.com/go/storage": {"internal/claimcheck", []string{"internal/emulators", "internal/localstack", "cmd/local", "bench"}},
-		"cloud.google.com/go/pubsub":  {"", []string{"internal/emulators", "internal/localstack", "cmd/local", "cmd/inboxctl", "bench"}},
+		"cloud.google.com/go/pubsub":  {"", []string{"internal/emulators", "internal/localstack", "cmd/local", "cmd/inboxctl", "cmd/smoke", "bench"}},
 	}
 	served := linkedInto(packages, ".")
 	for client, o := range owners {
@@ -252,6 +252,7 @@ func TestTimeAndChanceComeFromOutside(t *testing.T) {
 	callers := map[string]string{
 		"bench":               "it measures",
 		"cmd/local":           "it shows a person what takes how long",
+		"cmd/smoke":           "waits for what it has published",
 		"internal/localstack": "the pause between two runs of the relay",
 		"internal/emulators":  "waits for other programs",
 		"internal/migrate":    "renews its lock, and tries again",

@@ -1,0 +1,24 @@
+output "database" {
+  description = "SPANNER_DATABASE of inboxctl."
+  value       = module.inbox.database
+}
+
+output "payload_bucket" {
+  description = "PAYLOAD_BUCKET of inboxctl."
+  value       = module.inbox.payload_bucket
+}
+
+output "topic" {
+  description = "Where publishers publish."
+  value       = module.inbox.topics["events"]
+}
+
+output "subscription" {
+  description = "The push subscription of that topic."
+  value       = module.inbox.subscriptions["events"]
+}
+
+output "config" {
+  description = "The configuration that is deployed."
+  value       = file(coalesce(var.config_file, "${path.module}/inbox.yaml"))
+}
