@@ -61,6 +61,7 @@ CREATE TABLE Messages (
   ClaimGeneration INT64,
   ClaimSha256 STRING(64),
   SourceAttempts INT64,
+  PatienceFor STRING(16),
   CONSTRAINT MessagesStatusKnown CHECK(Status IN ('RECEIVED', 'PROCESSING', 'RETRYING', 'PROCESSED', 'PARKED', 'DISCARDED')),
   CONSTRAINT MessagesCountsNotNegative CHECK(Attempts >= 0 AND TechnicalFailures >= 0 AND OutageFailures >= 0 AND LostWorkers >= 0 AND PatienceUsed >= 0),
 ) PRIMARY KEY(InboxId), ROW DELETION POLICY (OLDER_THAN(PurgeAt, INTERVAL 0 DAY));
@@ -132,10 +133,13 @@ CREATE TABLE Lanes (
   LastReceivedAt TIMESTAMP,
   LastInboxId STRING(32),
   PurgeAt TIMESTAMP,
+  Stopped STRING(8) AS (IF (HeldBy IS NOT NULL, 'HELD', IF (WhyNotDue = 'BLOCKED', 'BLOCKED', NULL))) STORED,
   CONSTRAINT LanesShardInRange CHECK(Shard >= 0 AND Shard <= 15),
 ) PRIMARY KEY(LaneId), ROW DELETION POLICY (OLDER_THAN(PurgeAt, INTERVAL 0 DAY));
 
 CREATE INDEX LanesDue ON Lanes(Consumer, Shard, DueAt) STORING (LeaseUntil) WHERE DueAt IS NOT NULL;
+
+CREATE INDEX LanesStopped ON Lanes(Consumer, Stopped, LaneId) WHERE Stopped IS NOT NULL;
 
 CREATE INDEX LanesWoken ON Lanes(Consumer, Shard, WokenAt) STORING (LeaseUntil) WHERE WokenAt IS NOT NULL;
 

@@ -43,7 +43,7 @@ type drainFlags struct {
 	subscription, project, config string
 	batch, max                    int
 	wait                          time.Duration
-	json                          bool
+	json, any                     bool
 }
 
 func (a *app) drainCommand() *cobra.Command {
@@ -58,6 +58,9 @@ Only what is committed, or known, is acknowledged. A message that cannot be stor
 in the subscription, is said with its cause, and makes the exit code 1. So is a message that was stored and whose
 acknowledgement was refused, as happens on a subscription with exactly-once delivery: it comes again, and is known then.
 To run it again does no harm at any time.
+
+A message that Pub/Sub has not moved to a dead-letter topic is left too, unless --any takes it: a wrong name must not empty
+somebody else's subscription.
 
 A batch is held for five minutes, and worked on for four; all of it is in memory. After a crash its messages come again by
 themselves. There is no dry run: to look at a message is to pull it, which counts as a delivery.
@@ -75,6 +78,7 @@ somebody else has pulled comes again when its deadline ends.`,
 	flags.IntVar(&f.batch, "batch", 100, "pull at most so many at a time")
 	flags.IntVar(&f.max, "max", 0, "stop after so many messages; 0: when the subscription is empty")
 	flags.Var(durationFlag{&f.wait}, "wait", "it is empty when nothing has come for so long (default 10s)")
+	flags.BoolVar(&f.any, "any", false, "take messages, too, that do not say that they are dead letters")
 	flags.BoolVar(&f.json, "json", false, "one JSON object a line: each message, and the summary")
 	return cmd
 }
@@ -297,6 +301,10 @@ func (d *drainer) store(ctx context.Context, l *letter) {
 	l.row = &noting{Store: d.receiver.Store}
 	r := d.receiver
 	r.Store = l.row
+	if _, ok := l.received.GetMessage().GetAttributes()[deadLetterMark]; !ok && !d.flags.any {
+		l.err = errNoDeadLetter
+		return
+	}
 	body, err := pushBody(d.subscription, l.received)
 	if err == nil {
 		one, cancel := d.within(d.cmd, time.Minute)
@@ -307,6 +315,11 @@ func (d *drainer) store(ctx context.Context, l *letter) {
 	}
 	l.err = err
 }
+
+// deadLetterMark is an attribute that every message has which Pub/Sub has moved to a dead-letter topic.
+const deadLetterMark = "CloudPubSubDeadLetterSourceSubscription"
+
+var errNoDeadLetter = errors.New("it does not say that it is a dead letter; is this the dead-letter topic's subscription? --any takes it all the same")
 
 // pushBody is the push that would have brought the message. https://docs.cloud.google.com/pubsub/docs/push
 func pushBody(subscription string, r *pubsubpb.ReceivedMessage) ([]byte, error) {

@@ -568,3 +568,16 @@ type api struct {
 func (e api) Unwrap() error { return e.error }
 
 func (e api) Metadata() map[string]string { return e.metadata }
+
+func TestDrainLeavesWhatIsNoDeadLetter(t *testing.T) {
+	w := newWorld(t)
+	l := newLetters(w)
+	w.env["INBOX_CONFIG_FILE"] = file(t, configOf(deduped))
+	l.publish(&pubsubpb.PubsubMessage{Data: []byte(`{"key":"WO-1"}`), Attributes: map[string]string{"eventId": "event-1"}})
+	got := l.drain("--json")
+	l.counted(got, 1, 0, 0, 0, 1, 0)
+	if w.count("SELECT COUNT(*) FROM Messages") != 0 || len(l.acks) != 0 || !strings.Contains(got.out+got.stderr, "it does not say that it is a dead letter") {
+		t.Errorf("acknowledged %v; it says %s", l.acks, got.stderr)
+	}
+	l.counted(l.drain("--json", "--any"), 1, 1, 0, 0, 0, 0)
+}

@@ -81,7 +81,11 @@ func (i *importer) slice(ctx context.Context, limit int) (last string, err error
 	var old []inbox.Object
 	created := map[inbox.Object]time.Time{}
 	for _, o := range found {
-		if !i.young(o) {
+		switch {
+		case i.young(o):
+		case !o.Created.After(i.now().Add(-i.cfg.Retention.Processed).Add(importMargin)):
+			i.counts.forgotten++ // the message that announced it may have been deleted since
+		default:
 			old = append(old, inbox.Object{Bucket: o.Bucket, Name: o.Name, Generation: o.Generation})
 			created[old[len(old)-1]] = o.Created
 		}
@@ -107,6 +111,9 @@ func (i *importer) slice(ctx context.Context, limit int) (last string, err error
 	}
 	return last, nil
 }
+
+// importMargin is how much sooner than retention.processed an object is too old: clocks differ, and messages finish late.
+const importMargin = 24 * time.Hour
 
 // errAnotherRoute: the route does not take the object.
 var errAnotherRoute = errors.New("the route does not match it")

@@ -344,3 +344,16 @@ func TestImportIsBoundedAndLeavesTheYoungAlone(t *testing.T) {
 		t.Errorf("%v were imported in %d runs", mended, runs)
 	}
 }
+
+// What announced an object of that age may have been deleted since: to import it would be to run it again.
+func TestImportLeavesAloneWhatIsOlderThanItsMemory(t *testing.T) {
+	w := newWorldWithBucket(t)
+	r := newReports(w, reportRoute)
+	r.bucket.Write("in/old", []byte("x"), nil)
+	for days, forgotten := range map[int]float64{73: 0, 75: 1} {
+		w.now = func() time.Time { return time.Now().Add(time.Duration(days) * 24 * time.Hour) }
+		if sum := summary(t, r.imports()); sum["forgotten"] != forgotten || sum["findings"] != 1-forgotten {
+			t.Errorf("an object of %d days: %v", days, sum)
+		}
+	}
+}

@@ -189,7 +189,7 @@ type reconciler struct {
 	objects *claimcheck.Store
 	cursor  cursor
 	looked  int // at objects and rows
-	counts  struct{ objects, rows, young, findings, mended, failed, unmatched int }
+	counts  struct{ objects, rows, young, findings, mended, failed, unmatched, forgotten int }
 }
 
 // payloads compares the bucket with the database.

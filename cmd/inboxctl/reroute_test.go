@@ -198,7 +198,9 @@ func TestRerouteRefuses(t *testing.T) {
 	w.apply(spanner.Delete("Payloads", spanner.Key{ids["bodiless"]}))
 	ids["leased"] = w.insert(row{key: "leased"})
 	w.update("Lanes", map[string]any{"LaneId": inbox.LaneID(consumer, "", inbox.OrderPublished, "leased"), "LeaseOwner": "run-1", "LeaseUntil": time.Now().Add(time.Hour)})
+	ids["waits"] = w.insert(row{arrival: func(m *inbox.Message) { m.FromDeadLetter, m.NextAttemptAt = true, time.Now().Add(time.Hour) }})
 	for _, test := range []struct{ name, id, file, want string }{
+		{"a dead letter that waits for its evidence", "waits", good, "a dead letter that waits until"},
 		{"what is being handled", "PROCESSING", good, "being handled right now"},
 		{"what is correlated", "PROCESSED", good, "finished (PROCESSED)"},
 		{"what is discarded", "DISCARDED", good, "finished (DISCARDED)"},

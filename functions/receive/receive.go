@@ -24,6 +24,9 @@ import (
 // Name is the function's entry point.
 const Name = "Receive"
 
+// flushWait is how long an answer waits for an export at most, once in an interval.
+const flushWait = 150 * time.Millisecond
+
 var function = funcserver.Register(Options(os.LookupEnv, os.Stderr))
 
 // Main serves this function alone.
@@ -33,11 +36,23 @@ func Main(host, port string) { function.Main(host, port) }
 func Options(lookup config.Lookup, w io.Writer) funcserver.Options {
 	// The environment's faults are Build's to report; the logger takes what is there.
 	env, _ := config.LoadReceiveEnv(lookup)
-	log := telemetry.NewLogger(w, telemetry.Options{ProjectID: env.ProjectID, Revision: env.Revision})
-	return funcserver.Options{Name: Name, Lookup: lookup, Logger: log, Build: func(f *funcserver.Function) (http.Handler, error) {
+	observe, _ := config.LoadTelemetryEnv(lookup)
+	log := telemetry.NewLogger(w, telemetry.Options{ProjectID: env.ProjectID, Revision: env.Revision, Level: observe.LogLevel, Sample: true})
+	var watch *telemetry.Receive // made by Build
+	answered := func(r *http.Request, status int) {
+		if watch == nil || wiring.IsHealth(r) {
+			return
+		}
+		if status >= http.StatusMultipleChoices {
+			watch.Refused(status)
+		}
+		watch.Flush(r.Context(), 0, flushWait)
+	}
+	return funcserver.Options{Name: Name, Lookup: lookup, Logger: log, Answered: answered, Build: func(f *funcserver.Function) (http.Handler, error) {
 		env, envErr := config.LoadReceiveEnv(lookup)
+		observe, observeErr := config.LoadTelemetryEnv(lookup)
 		cfg, cfgErr := config.Load(lookup)
-		if err := errors.Join(envErr, cfgErr); err != nil {
+		if err := errors.Join(envErr, observeErr, cfgErr); err != nil {
 			return nil, err
 		}
 		for _, warning := range cfg.Warnings {
@@ -51,6 +66,16 @@ func Options(lookup config.Lookup, w io.Writer) funcserver.Options {
 		if err != nil {
 			return nil, err
 		}
+		export, err := wiring.Export(f, lookup, observe, wiring.Process{Service: "pubsub-inbox-receive", Consumer: cfg.Consumer,
+			Revision: env.Revision, ProjectID: env.ProjectID, OnCloudRun: env.OnCloudRun}, log)
+		if err != nil {
+			return nil, err
+		}
+		routes := make([]string, 0, len(cfg.Routes))
+		for _, route := range cfg.Routes {
+			routes = append(routes, route.Name)
+		}
+		watch = telemetry.NewReceive(export, routes)
 		store := funcserver.NewLazy(func(ctx context.Context) (*spannerstore.Store, error) {
 			return spannerstore.Open(ctx, env.Database, time.Now, wiring.NewID)
 		})
@@ -62,10 +87,20 @@ func Options(lookup config.Lookup, w io.Writer) funcserver.Options {
 		})
 		// Without a bucket there is nowhere to keep large payloads: then they are refused, beyond what a row can hold.
 		var objects receiver.Objects
+		checks := map[string]func(context.Context) error{
+			"spanner": func(ctx context.Context) error {
+				s, err := store.Get(ctx)
+				if err != nil {
+					return err
+				}
+				return s.Ready(ctx, cfg.Consumer)
+			},
+			"keys": auth.Ready,
+		}
 		if env.PayloadBucket != "" {
 			kept := claimcheck.New(env.PayloadBucket)
 			f.OnShutdown("cloud storage", func(context.Context) error { return kept.Close() })
-			objects = kept
+			objects, checks["storage"] = kept, kept.Ready
 		}
 		get := func(ctx context.Context) (*receiver.Receiver, error) {
 			s, err := store.Get(ctx)
@@ -73,8 +108,9 @@ func Options(lookup config.Lookup, w io.Writer) funcserver.Options {
 				return nil, err
 			}
 			return &receiver.Receiver{Consumer: cfg.Consumer, Revision: env.Revision, Store: s, Router: router, Objects: objects,
-				Threshold: cfg.ClaimCheck.Threshold, Buckets: cfg.ClaimCheck.Buckets, Log: log, Now: time.Now}, nil
+				Threshold: cfg.ClaimCheck.Threshold, Buckets: cfg.ClaimCheck.Buckets, Log: log, Now: time.Now, Observer: watch}, nil
 		}
-		return wiring.Endpoint(receiver.Handler(get, log), auth, log, receiver.DeadLetterPath), nil
+		endpoint := wiring.Endpoint(receiver.Handler(get, log), auth, log, receiver.DeadLetterPath)
+		return wiring.Health(endpoint, time.Now, log, checks), nil
 	}}
 }

@@ -8,8 +8,10 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"maps"
 	"net/http"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
@@ -17,6 +19,7 @@ import (
 	"github.com/pubsub-inbox/pubsub-inbox/internal/config"
 	"github.com/pubsub-inbox/pubsub-inbox/internal/engine"
 	"github.com/pubsub-inbox/pubsub-inbox/internal/funcserver"
+	"github.com/pubsub-inbox/pubsub-inbox/internal/inbox"
 	"github.com/pubsub-inbox/pubsub-inbox/internal/relayer"
 	"github.com/pubsub-inbox/pubsub-inbox/internal/routing"
 	"github.com/pubsub-inbox/pubsub-inbox/internal/spannerstore"
@@ -27,6 +30,9 @@ import (
 // Name is the function's entry point.
 const Name = "Relay"
 
+// flushWait is how long a run's answer waits for its last export at most.
+const flushWait = 2 * time.Second
+
 var function = funcserver.Register(Options(os.LookupEnv, os.Stderr))
 
 // Main serves this function alone.
@@ -36,11 +42,19 @@ func Main(host, port string) { function.Main(host, port) }
 func Options(lookup config.Lookup, w io.Writer) funcserver.Options {
 	// The environment's faults are Build's to report; the logger takes what is there.
 	env, _ := config.LoadRelayEnv(lookup)
-	log := telemetry.NewLogger(w, telemetry.Options{ProjectID: env.ProjectID, Revision: env.Revision})
-	return funcserver.Options{Name: Name, Lookup: lookup, Logger: log, Build: func(f *funcserver.Function) (http.Handler, error) {
+	observe, _ := config.LoadTelemetryEnv(lookup)
+	log := telemetry.NewLogger(w, telemetry.Options{ProjectID: env.ProjectID, Revision: env.Revision, Level: observe.LogLevel, Sample: true})
+	var watch *telemetry.Relay // made by Build
+	answered := func(r *http.Request, _ int) {
+		if watch != nil && !wiring.IsHealth(r) {
+			watch.Flush(r.Context(), watch.EndSpacing(), flushWait)
+		}
+	}
+	return funcserver.Options{Name: Name, Lookup: lookup, Logger: log, Answered: answered, Build: func(f *funcserver.Function) (http.Handler, error) {
 		env, envErr := config.LoadRelayEnv(lookup)
+		observe, observeErr := config.LoadTelemetryEnv(lookup)
 		cfg, cfgErr := config.Load(lookup)
-		if err := errors.Join(envErr, cfgErr); err != nil {
+		if err := errors.Join(envErr, observeErr, cfgErr); err != nil {
 			return nil, err
 		}
 		for _, warning := range cfg.Warnings {
@@ -58,20 +72,67 @@ func Options(lookup config.Lookup, w io.Writer) funcserver.Options {
 		if err != nil {
 			return nil, err
 		}
+		export, err := wiring.Export(f, lookup, observe, wiring.Process{Service: "pubsub-inbox-relay", Consumer: cfg.Consumer,
+			Revision: env.Revision, ProjectID: env.ProjectID, OnCloudRun: env.OnCloudRun}, log)
+		if err != nil {
+			return nil, err
+		}
+		settings := relayer.FromConfig(cfg, env.Revision)
+		routes := map[string]string{}
+		for name, route := range settings.Routes {
+			routes[name] = route.Engine
+		}
+		watch = telemetry.NewRelay(export, routes)
+		store := funcserver.NewLazy(func(ctx context.Context) (*spannerstore.Store, error) {
+			return spannerstore.Open(ctx, env.Database, time.Now, wiring.NewID)
+		})
+		f.OnShutdown("spanner", func(context.Context) error {
+			if s, ok := store.Made(); ok {
+				s.Close()
+			}
+			return nil
+		})
+		objects := claimcheck.New(env.PayloadBucket)
+		f.OnShutdown("cloud storage", func(context.Context) error { return objects.Close() })
 		// One relayer a process: its call slots and its turns are shared by all runs.
 		relay := funcserver.NewLazy(func(ctx context.Context) (*relayer.Relayer, error) {
-			store, err := spannerstore.Open(ctx, env.Database, time.Now, wiring.NewID)
+			s, err := store.Get(ctx)
 			if err != nil {
 				return nil, err
 			}
-			f.OnShutdown("spanner", func(context.Context) error { store.Close(); return nil })
-			objects := claimcheck.New(env.PayloadBucket)
-			f.OnShutdown("cloud storage", func(context.Context) error { return objects.Close() })
+			reporter, err := telemetry.NewReporter(export, s, inbox.ReportRequest{Consumer: cfg.Consumer, Lease: settings.Lease,
+				KnowsRoute: func(name string) bool { return routes[name] != "" }, MaxOpen: telemetry.MaxOpen, MaxParked: telemetry.MaxParked},
+				slices.Sorted(maps.Keys(engines)))
+			if err != nil {
+				return nil, err
+			}
 			checkEngines(ctx, engines, log)
-			return relayer.New(relayer.FromConfig(cfg, env.Revision), relayer.Deps{Store: store, Objects: objects, Router: router, Engines: engines,
-				Log: log, Now: time.Now, After: time.After, NewID: wiring.NewID, Rand: wiring.NewRand}), nil
+			return relayer.New(settings, relayer.Deps{Store: s, Objects: objects, Router: router, Engines: engines, Log: log, Now: time.Now,
+				After: time.After, NewID: wiring.NewID, Rand: wiring.NewRand, Observer: watch, Reporter: reporter}), nil
 		})
-		return wiring.Endpoint(relayer.Handler(relay.Get, f.Draining().Done(), f.Cut().Done()), auth, log), nil
+		checks := map[string]func(context.Context) error{
+			"spanner": func(ctx context.Context) error {
+				s, err := store.Get(ctx)
+				if err != nil {
+					return err
+				}
+				return s.Ready(ctx, cfg.Consumer)
+			},
+			"keys": auth.Ready,
+		}
+		if env.PayloadBucket != "" {
+			checks["storage"] = objects.Ready
+		}
+		get := func(ctx context.Context) (*relayer.Relayer, error) {
+			r, err := relay.Get(ctx)
+			if err != nil {
+				log.ErrorContext(ctx, "the relay is not ready", "error", err)
+				watch.Ran(ctx, false, 0)
+			}
+			return r, err
+		}
+		endpoint := wiring.Endpoint(relayer.Handler(get, f.Draining().Done(), f.Cut().Done()), auth, log)
+		return wiring.Health(endpoint, time.Now, log, checks), nil
 	}}
 }
 

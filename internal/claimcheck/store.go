@@ -247,40 +247,53 @@ func (s *Store) Finish(ctx context.Context, o inbox.Object, at time.Time) error 
 	return fmt.Errorf("set the custom time of %s: %w", o.Pinned(), classify(err))
 }
 
-// Renew makes a new generation of o, with the same content and without a custom time, and returns it. Where o's generation
-// has been replaced by an equal one already, that is renewed: an earlier try that was not written down.
+// Renew sees to it that there is an object with o's content, in another generation than o's and without a custom time, and
+// returns it. One that is there already is taken: two that renew the same object end with the same one. Otherwise o's
+// generation is made anew, or an equal one that is on its way out.
 func (s *Store) Renew(ctx context.Context, o inbox.Object) (inbox.Object, error) {
 	client, err := s.connect(ctx)
 	if err != nil {
 		return inbox.Object{}, err
 	}
-	fail := func(err error) (inbox.Object, error) {
-		return inbox.Object{}, fmt.Errorf("renew %s: %w", o.Pinned(), err)
+	for try := 1; ; try++ {
+		renewed, err := s.renew(ctx, client.Bucket(o.Bucket).Object(o.Name), o)
+		switch {
+		case err == nil:
+			return renewed, nil
+		case try < uploadTries && status(err) == http.StatusPreconditionFailed: // somebody else was quicker
+		default:
+			return inbox.Object{}, fmt.Errorf("renew %s: %w", o.Pinned(), classify(err))
+		}
 	}
-	handle := client.Bucket(o.Bucket).Object(o.Name)
+}
+
+func (s *Store) renew(ctx context.Context, handle *storage.ObjectHandle, o inbox.Object) (inbox.Object, error) {
 	live, err := handle.Attrs(ctx)
 	if err != nil {
-		return fail(classify(err))
+		return inbox.Object{}, err
 	}
 	if live.Size != o.Bytes {
-		return fail(inbox.ErrObjectChanged)
+		return inbox.Object{}, inbox.ErrObjectChanged
 	}
 	if live.Generation != o.Generation {
 		// Its name is the hash of its content, and only its bucket's owner writes there; still it is looked at.
 		at := o
 		at.Generation = live.Generation
 		if _, err := s.Read(ctx, at, o.Bytes); err != nil {
-			return fail(err)
+			return inbox.Object{}, err
+		}
+		if live.CustomTime.IsZero() {
+			return at, nil
 		}
 	}
 	copier := handle.If(storage.Conditions{GenerationMatch: live.Generation}).CopierFrom(handle.Generation(live.Generation))
 	// Metadata that is given replaces what the source has: the custom time goes.
 	copier.ContentType = cmp.Or(live.ContentType, "application/octet-stream")
-	copy, err := copier.Run(ctx)
+	copied, err := copier.Run(ctx)
 	if err != nil {
-		return fail(classify(err))
+		return inbox.Object{}, err
 	}
-	o.Generation = copy.Generation
+	o.Generation = copied.Generation
 	return o, nil
 }
 
@@ -343,6 +356,8 @@ func classify(err error) error {
 		return fmt.Errorf("%w (%w)", inbox.ErrObjectMissing, err)
 	case status(err) == http.StatusForbidden, status(err) == http.StatusUnauthorized:
 		return fmt.Errorf("%w (%w)", inbox.ErrObjectForbidden, err)
+	case err == nil, errors.Is(err, inbox.ErrObjectChanged), errors.Is(err, inbox.ErrObjectMissing), errors.Is(err, inbox.ErrObjectTooLarge):
+		return err
 	}
-	return err
+	return &inbox.ObjectError{Status: status(err), Err: err}
 }

@@ -151,10 +151,17 @@ func TestAFinishedObjectIsSaidToBeSo(t *testing.T) {
 	if found, err := s.Stat(within(t, 20*time.Second), renewed); err != nil || !found.CustomTime.IsZero() {
 		t.Errorf("a late mark reached the new generation: %+v, %v", found, err)
 	}
-	// And a renewal that was not written down is renewed from the generation that the row still names.
+	// Whoever comes from the old generation too, or again because the new one was not written down, gets the same.
+	again, err = s.Renew(within(t, 20*time.Second), o)
+	if err != nil || again != renewed {
+		t.Errorf("renewed again to %+v, %v, want %+v", again, err, renewed)
+	}
+	if err := s.Finish(within(t, 20*time.Second), renewed, at); err != nil {
+		t.Error(err)
+	}
 	third, err := s.Renew(within(t, 20*time.Second), o)
-	if err != nil || third.Generation == renewed.Generation {
-		t.Errorf("renewed again to %+v, %v", third, err)
+	if found, statErr := s.Stat(within(t, 20*time.Second), third); err != nil || statErr != nil || third.Generation == renewed.Generation || !found.CustomTime.IsZero() {
+		t.Errorf("renewed once it was marked: %+v, %v, %v", found, err, statErr)
 	}
 }
 

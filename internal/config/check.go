@@ -89,6 +89,9 @@ func (r *reader) checkEngine(path string, e Engine) {
 	}
 	for name, value := range e.Headers {
 		r.checkHeader(path+".headers."+name, name, value)
+		if e.Kind == KindFlowable && slices.Contains(flowableHeaders, strings.ToLower(name)) {
+			r.fault(path+".headers."+name, "%s is set by the inbox; remove it", name)
+		}
 	}
 	for status, verdict := range e.Statuses {
 		at := path + ".statuses." + status
@@ -103,6 +106,11 @@ func (r *reader) checkEngine(path string, e Engine) {
 
 // flowableOnly are the settings of an engine that only Flowable has.
 var flowableOnly = []string{"processDefinitionKey", "tenant", "correlation", "variableTypes"}
+
+// flowableHeaders are those that the adapter does not take, beside those that no engine can be sent.
+var flowableHeaders = []string{
+	"accept-encoding", "content-encoding", "content-type", "expect", "keep-alive", "proxy-connection", "te", "trailer", "upgrade",
+}
 
 // checkFlowable reports settings that Flowable does not have, and values that it has no use for.
 func (r *reader) checkFlowable(path string, e Engine) {
@@ -286,8 +294,9 @@ func (r *reader) checkRoute(path string, route *Route, cfg *Config) {
 
 const maxRetry = 7 * day
 
-// maxClaim bounds what is read of an object: each call slot can hold one in memory.
-const maxClaim = 256 << 20
+// maxClaim bounds what is read of an object: each call slot can hold one in memory, and what an expression decodes of it is
+// several times as large.
+const maxClaim = 64 << 20
 
 func (r *reader) checkClaim(path string, route *Route, cfg *Config) {
 	c := route.Claim

@@ -71,7 +71,7 @@ func TestClaimsThatCannotBe(t *testing.T) {
 		{"claim: {bucket: attributes.bucketId, object", "claim: {reference: payload.x, bucket: attributes.bucketId, object", "routes[0].claim: a claim has a reference, or a bucket and an object, not both"},
 		{"claim: {bucket: attributes.bucketId, object", "claim: {object", "routes[0].claim: a claim needs a reference"},
 		{"read: true, maxBytes: 32MiB", "maxBytes: 32MiB", "routes[2].claim.maxBytes: this bounds what is read, and without read: true nothing is"},
-		{"maxBytes: 32MiB", "maxBytes: 1GiB", "routes[2].claim.maxBytes: this must be from 1 to 268435456"},
+		{"maxBytes: 32MiB", "maxBytes: 1GiB", "routes[2].claim.maxBytes: this must be from 1 to 67108864"},
 		{"maxBytes: 32MiB", "maxbytes: 32MiB", `there is no setting "maxbytes" here; did you mean "maxBytes"?`},
 		{"    claim: payload.report\n", "    claim: claim.uri\n", "routes[1].claim: claim is known only when an attempt is made"},
 		{"key: payload.id", "key: claim.uri", "routes[1].key: claim is known only when an attempt is made"},

@@ -47,6 +47,7 @@ func TestFlowablesFaultsHaveTheirPlaces(t *testing.T) {
 		"a query in the URL":        {"/flowable-rest/service", "/flowable-rest/service?x=1", "5:5: engines.flow.url: the URL must be the base"},
 		"no correlation":            {"    correlation: {variable: workOrderId, type: integer}\n", "", "engines.flow.correlation: Flowable needs a correlation"},
 		"a correlation by a double": {"type: integer", "type: double", `9:42: engines.flow.correlation.type: "double" is no type to compare keys by`},
+		"a header of the adapter's": {"tenant: acme", "tenant: acme\n    headers: {content-type: text/xml}", "9:15: engines.flow.headers.content-type: content-type is set by the inbox"},
 		"an unknown type":           {"total: bigDecimal", "total: money", `10:21: engines.flow.variableTypes.total: "money" is no type`},
 		"a setting of Flowable's":   {"idempotent: true}", "idempotent: true, tenant: x}", "engines.http.tenant: only an engine of kind flowable"},
 		"a start without a process": {"    processDefinitionKey: order\n", "", `routes[0].start: to start instances the engine "flow" needs a processDefinitionKey`},
@@ -63,5 +64,22 @@ func TestFlowablesFaultsHaveTheirPlaces(t *testing.T) {
 				t.Errorf("got %v, want %s", err, c.want)
 			}
 		})
+	}
+}
+
+func TestARouteThatNamesTheCorrelationVariableIsWarnedOf(t *testing.T) {
+	with := func(variable string) []Warning {
+		_, warnings, err := Parse("inbox.yaml", []byte(strings.Replace(flowableText, "message: Completed}", "message: Completed, variables: {"+variable+": payload.id}}", 1)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return warnings
+	}
+	if got := with("id"); len(got) > 0 {
+		t.Errorf("got %v, want no warning", got)
+	}
+	const want = "routes[1].variables.workOrderId: this is the correlation variable of the engine"
+	if got := with("workOrderId"); len(got) != 1 || !strings.Contains(got[0].String(), want) {
+		t.Errorf("got %v, want %s", got, want)
 	}
 }

@@ -49,6 +49,10 @@ type Options struct {
 	// Build checks configuration and environment and returns the handler, or all faults joined. It is called once, and
 	// must not wait for a network: clients are made by Lazy, at a request. It may call OnShutdown and Draining.
 	Build func(*Function) (http.Handler, error)
+	// Answered is called when a request has its answer, before that is sent: what it takes is part of the answer's time, and
+	// after it the platform may give the process no more. It cannot change the answer. Nil: nothing is. It is not called for
+	// requests that never reached the handler.
+	Answered func(r *http.Request, status int)
 	// Exit ends the process; os.Exit if nil.
 	Exit func(code int)
 }

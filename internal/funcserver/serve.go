@@ -2,6 +2,7 @@ package funcserver
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"io"
 	"log/slog"
@@ -41,7 +42,9 @@ func (f *Function) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer stop()
 
 	a := &answer{header: http.Header{}}
-	f.call(a, r.WithContext(ctx))
+	r = r.WithContext(ctx)
+	f.call(a, r)
+	f.answered(r, cmp.Or(a.status, http.StatusOK))
 	if f.draining.Err() != nil {
 		a.header.Set("Connection", "close")
 	}
@@ -64,6 +67,19 @@ func (f *Function) call(a *answer, r *http.Request) {
 	}()
 	f.handler.ServeHTTP(a, r)
 	returned = true
+}
+
+// answered tells whoever wants to know. Whatever goes wrong there, the answer stands.
+func (f *Function) answered(r *http.Request, status int) {
+	if f.o.Answered == nil {
+		return
+	}
+	defer func() {
+		if v := recover(); v != nil {
+			telemetry.LogPanic(r.Context(), f.o.Logger, "after a request to "+f.o.Name, v, debug.Stack())
+		}
+	}()
+	f.o.Answered(r, status)
 }
 
 func refuse(w http.ResponseWriter, status int, text string) {

@@ -228,3 +228,34 @@ func TestBuildIsCalledOnceAndItsPanicIsAFault(t *testing.T) {
 		})
 	}
 }
+
+// What is told of an answer comes before it is sent and cannot change it, whatever goes wrong there.
+func TestWhoWantsToKnowOfAnswersChangesNone(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		handler http.HandlerFunc
+		want    int
+	}{
+		{"a status", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(204) }, 204},
+		{"nothing said", func(http.ResponseWriter, *http.Request) {}, 200},
+		{"a panic", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(204); panic("no") }, 500},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			for _, panics := range []bool{false, true} {
+				f, _, _ := function(t, c.handler)
+				rr := httptest.NewRecorder()
+				told, sent := 0, 0
+				f.o.Answered = func(_ *http.Request, status int) {
+					told, sent = status, len(rr.Result().Header)
+					if panics {
+						panic("no")
+					}
+				}
+				f.ServeHTTP(rr, httptest.NewRequest(http.MethodPost, "/", nil))
+				if told != c.want || rr.Code != c.want || sent != 0 {
+					t.Errorf("told of %d after %d headers were sent, and answered %d; want %d, before anything is sent", told, sent, rr.Code, c.want)
+				}
+			}
+		})
+	}
+}

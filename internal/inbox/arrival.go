@@ -25,6 +25,11 @@ type Known struct {
 // AnnouncedBy reports whether m announces, late, the object that the row was imported for. Its content is another one: what
 // Cloud Storage says of an object cannot be made anew to the last byte.
 func (k Known) AnnouncedBy(m *Message) bool {
+	switch m.Attributes["eventType"] {
+	case "", "OBJECT_FINALIZE":
+	default:
+		return false // another event of the same object
+	}
 	return !k.Imported.IsZero() && k.Imported.URI() == m.Claim.URI() &&
 		(k.Imported.Generation == m.Claim.Generation || k.Imported.Generation == 0 || m.Claim.Generation == 0)
 }

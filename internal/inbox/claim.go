@@ -122,6 +122,11 @@ func (p *claimPlanner) look(lane Lane, queue []*Message) (candidate, bool) {
 	}
 	for len(queue) > 0 && p.prepare(lane, queue[0]) {
 		queue = queue[1:]
+		if len(queue) > 0 && queue[0].Waits() {
+			// The evidence about a dead letter is read for the head of a queue only: the next claim has it.
+			p.rest(lane, Rest{DueAt: p.now})
+			return candidate{}, false
+		}
 	}
 	for _, m := range queue[min(1, len(queue)):] {
 		// A lease that ran out: whatever of the lane was claimed with it may have been called.
@@ -186,7 +191,7 @@ func StartAfresh(m *Message) {
 	}
 	m.Status, m.Reason, m.Attempts = Received, "", 0
 	m.NextAttemptAt, m.FirstFailedAt, m.LastFailedAt, m.LastNotWaitingAt = time.Time{}, time.Time{}, time.Time{}, time.Time{}
-	m.PatienceUsed, m.TechnicalFailures, m.OutageFailures, m.LostWorkers = 0, 0, 0, 0
+	m.PatienceUsed, m.TechnicalFailures, m.OutageFailures, m.LostWorkers, m.PatienceFor = 0, 0, 0, 0, ""
 	m.ProcessedAt, m.PurgeAfter = time.Time{}, time.Time{}
 }
 

@@ -27,3 +27,23 @@ var (
 	// ErrObjectFinished: it is there, and on its way out: its custom time is set, which nothing but a new generation undoes.
 	ErrObjectFinished = errors.New("the object is marked for deletion")
 )
+
+// ObjectError is a technical failure of a store of objects.
+type ObjectError struct {
+	Status int // HTTP; 0: there was no answer
+	Err    error
+}
+
+// Error returns the error's text, which can hold the object's name.
+func (e *ObjectError) Error() string { return e.Err.Error() }
+
+// Unwrap returns the error itself.
+func (e *ObjectError) Unwrap() error { return e.Err }
+
+// HTTPStatus is the status, also of a nil error: 0.
+func (e *ObjectError) HTTPStatus() int {
+	if e == nil {
+		return 0
+	}
+	return e.Status
+}

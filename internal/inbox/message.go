@@ -42,6 +42,7 @@ type Message struct {
 	LostWorkers         int64
 	OutcomeUnknown      bool
 	PatienceUsed        time.Duration // time between consecutive NotWaiting answers; stored in milliseconds
+	PatienceFor         string        // what it was used for: ForObject, or empty for an instance
 	LastNotWaitingAt    time.Time     // zero unless the last answer was NotWaiting
 	NextAttemptAt       time.Time
 	ProcessingStartedAt time.Time
@@ -58,8 +59,6 @@ type Message struct {
 	PayloadBytes    int64
 	PayloadLocation string // empty: inline; see Object.Location
 	Claim           Object // what the sender refers to; zero: nothing
-	// ClaimPinned: the relay has found out about Claim what is to be written down. It is no column.
-	ClaimPinned bool
 
 	// FromDeadLetter: it came through the dead-letter topic, after SourceAttempts deliveries of its subscription (0: not said).
 	FromDeadLetter bool

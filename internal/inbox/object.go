@@ -19,6 +19,9 @@ type Object struct {
 	SHA256     string // of its content, in hex
 }
 
+// ForObject is what a message's patience is used for while the object that it refers to is not there.
+const ForObject = "OBJECT"
+
 // FoundObject is an object that is there.
 type FoundObject struct {
 	Object
@@ -99,6 +102,8 @@ var (
 func Reference(bucket, name, generationText, sha256 string) (Object, error) {
 	o := Object{Bucket: bucket, Name: name, SHA256: strings.ToLower(sha256)}
 	switch {
+	case name == "." || name == "..": // no object has such a name
+		return Object{}, fmt.Errorf("the object has no valid name")
 	case bucket == "" || name == "":
 		return Object{}, fmt.Errorf("the reference lacks a bucket or an object")
 	case !bucketName.MatchString(bucket):

@@ -29,6 +29,8 @@ type Result struct {
 	Verdict   string
 	StartedAt time.Time
 	EndedAt   time.Time
+	// Type and TenantID are the message's own, as far as it was loaded; they are counted by.
+	Type, TenantID string
 }
 
 // LaneSettlement carries results of one lane under one lease.

@@ -422,12 +422,14 @@ func TestIndexesHoldOnlyTheRowsTheyAreFor(t *testing.T) {
 	for name, values := range map[string]map[string]any{
 		"rests": {}, "woken": {"WokenAt": past}, "due": {"DueAt": future}, "both": {"WokenAt": past, "DueAt": past},
 		// A null in a stored column must not matter.
-		"leased": {"DueAt": future, "LeaseUntil": future},
+		"leased":  {"DueAt": future, "LeaseUntil": future},
+		"blocked": {"WhyNotDue": "BLOCKED"}, "held": {"HeldBy": "somebody", "WhyNotDue": "BLOCKED"}, "waits": {"WhyNotDue": "HEAD_WAITS"},
 	} {
 		values["LaneId"] = name
 		write(ctx, t, ts.client, ts.row(t, "Lanes", values))
 	}
-	for index, want := range map[string][]string{"LanesWoken": {"both", "woken"}, "LanesDue": {"both", "due", "leased"}} {
+	for index, want := range map[string][]string{"LanesWoken": {"both", "woken"}, "LanesDue": {"both", "due", "leased"},
+		"LanesStopped": {"blocked", "held"}} {
 		if diff := cmp.Diff(want, in("Lanes", index, "LaneId")); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", index, diff)
 		}

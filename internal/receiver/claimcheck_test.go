@@ -79,12 +79,16 @@ func TestPayloadsAreKeptByteForByteOnEitherSideOfTheThreshold(t *testing.T) {
 func TestALargeBodyThatCannotBeReadIsKeptAsItCame(t *testing.T) {
 	w := newWorldWithBucket(t, anyRoute)
 	body := []byte(`{"message":{"messageId":"1","data":"@` + strings.Repeat("x", 9*mib) + `"},"subscription":"` + subscription + `"}`)
-	w.deliver(body, body)
+	again := []byte(strings.Replace(string(body), `{"message"`, `{"deliveryAttempt":2,"message"`, 1)) // so each has another hash
+	w.deliver(body, again)
 	r := w.one()
 	if r.place() != "PARKED/UNREADABLE" || r.Deliveries != 1 {
 		t.Errorf("%s after %d redeliveries", r.place(), r.Deliveries)
 	}
 	w.checkObject(r, body)
+	if n := len(w.bucket.Objects()); n != 1 {
+		t.Errorf("%d objects, want 1", n)
+	}
 }
 
 func TestWithoutABucketALargePayloadIsKeptWhileItFits(t *testing.T) {

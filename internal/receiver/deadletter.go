@@ -33,8 +33,10 @@ func (r *Receiver) ReceiveDeadLetter(ctx context.Context, body []byte) (Outcome,
 	if err != nil {
 		return "", err
 	}
+	ctx, ended := r.observer().Begin(ctx, letter.TraceParent())
 	a, original := r.deadLetter(letter, body)
 	outcome, err := r.storeDeadLetter(ctx, a, original, body)
+	ended(err == nil)
 	if err != nil {
 		err = &MessageError{InboxID: a.Message.ID, MessageID: letter.MessageID, Subscription: original.Subscription, Err: err}
 	}
@@ -52,6 +54,7 @@ func (r *Receiver) storeDeadLetter(ctx context.Context, a *inbox.Arrival, e *pus
 	}
 	outcome, err := r.store(ctx, a, e, body)
 	if err == nil {
+		r.observer().DeadLetter(string(outcome))
 		// Each dead letter is one line, whatever became of it: somebody has to find out why it was refused so often.
 		r.Log.LogAttrs(ctx, slog.LevelError, "dead letter", slog.String("inboxId", m.ID), slog.String("outcome", string(outcome)),
 			slog.String("messageId", e.MessageID), slog.String("subscription", m.Subscription),
@@ -70,7 +73,8 @@ func (r *Receiver) deadLetter(letter *pushmsg.Envelope, body []byte) (*inbox.Arr
 		}
 	}
 	e.Attributes = attributes
-	if source := sourceSubscription(letter.Attributes); source != "" {
+	source := sourceSubscription(letter.Attributes)
+	if source != "" {
 		e.Subscription, e.PublishTime = source, sourcePublishTime(letter.Attributes)
 	}
 	attempts, err := strconv.ParseInt(letter.Attributes[sourceAttempts], 10, 64)
@@ -83,6 +87,11 @@ func (r *Receiver) deadLetter(letter *pushmsg.Envelope, body []byte) (*inbox.Arr
 		return a, &e
 	}
 	d := r.decide(&e)
+	other := e
+	other.MessageID += "?"
+	if d.DedupeKey != r.decide(&other).DedupeKey {
+		d.DedupeKey = "" // it holds the message's id, which is another one than the message was published with
+	}
 	a := r.arrivalBy(&e, d)
 	m := &a.Message
 	business := d.DedupeKey != ""
@@ -90,9 +99,10 @@ func (r *Receiver) deadLetter(letter *pushmsg.Envelope, body []byte) (*inbox.Arr
 	if m.PublishedAt.IsZero() && d.Order != inbox.OrderReceived && !letter.PublishTime.IsZero() {
 		m.OrderedAt = letter.PublishTime
 	}
-	// Without an id of its own and without siblings there is nothing to recognise it by, should it have been stored.
+	// Without an id of its own and without siblings there is nothing to recognise it by, should it have been stored; and one
+	// that does not say where it comes from has siblings nowhere.
 	_, _, siblings := m.TwinWindow()
-	if d.Process && m.Status == inbox.Received && (business || siblings) {
+	if d.Process && source != "" && m.Status == inbox.Received && (business || siblings) {
 		wait := letter.PublishTime
 		if wait.IsZero() {
 			wait = r.Now().UTC()

@@ -256,3 +256,52 @@ func (w *world) set(id string, values map[string]any) {
 		w.t.Fatal(err)
 	}
 }
+
+func TestALetterThatDoesNotSayWhereItComesFromNeverRunsByItself(t *testing.T) {
+	for name, drop := range map[string][]string{
+		"nothing":    {"CloudPubSubDeadLetterSourceSubscription", "CloudPubSubDeadLetterSourceSubscriptionProject"},
+		"no project": {"CloudPubSubDeadLetterSourceSubscriptionProject"},
+	} {
+		w := newWorld(t, deadLetterRoutes)
+		m := deadLetter("d-1", original("1", map[string]string{"order": "4711", "eventId": "e-1"}, "{}"))
+		for _, attribute := range drop {
+			delete(m.Attributes, attribute)
+		}
+		w.letters(m.body(t))
+		if r := w.one(); r.place() != "PARKED/DEAD_LETTERED" || r.NextAttempt.Valid {
+			t.Errorf("%s: %s, due %v", name, r.place(), r.NextAttempt)
+		}
+	}
+}
+
+// A key that holds the message's id is none of the event's own: the letter's id is a new one.
+func TestADedupeKeyOfTheMessageIdRecognisesNoDeadLetter(t *testing.T) {
+	w := newWorld(t, `
+  - {name: a, engine: e, message: M, dedupe: 'has(attributes.eventId) ? attributes.eventId : message.id', deadLetter: process}`)
+	o := original("1", map[string]string{"a": "b"}, "{}")
+	w.deliver(o.body(t))
+	w.letters(deadLetter("d-1", o).body(t))
+	rows := w.rows()
+	if len(rows) != 2 || rows[1].place() != "PARKED/DEAD_LETTERED" || rows[1].DedupeKey != "d-1" ||
+		rows[1].ID != inbox.ID(inbox.DeadLetterIdentity, consumer, subscription, "d-1") {
+		t.Errorf("rows %v, the second under %q", places(rows), rows[len(rows)-1].DedupeKey)
+	}
+	known := original("2", map[string]string{"eventId": "e-1"}, "{}")
+	w.deliver(known.body(t))
+	w.letters(deadLetter("d-2", known).body(t))
+	if rows := w.rows(); len(rows) != 3 || rows[2].Deliveries != 1 {
+		t.Errorf("rows %v", places(rows))
+	}
+}
+
+func TestWhatIsParkedHasNoTime(t *testing.T) {
+	w := newWorld(t, deadLetterRoutes)
+	first := original("1", map[string]string{"eventId": "e-1", "order": "4711"}, "{}")
+	w.deliver(first.body(t))
+	other := first
+	other.Data = []byte("[]")
+	w.letters(deadLetter("d-1", other).body(t))
+	if n := w.number("SELECT COUNT(*) FROM Messages WHERE Status = 'PARKED' AND NextAttemptAt IS NOT NULL"); n != 0 || len(w.rows()) != 2 {
+		t.Errorf("%d of %d rows are parked and have a time", n, len(w.rows()))
+	}
+}

@@ -45,6 +45,33 @@ type Router interface {
 	Route(in routing.Input) routing.Decision
 }
 
+// Observer is told what becomes of deliveries, for numbers and traces. Its methods return at once, and are called from many
+// goroutines.
+type Observer interface {
+	// Begin is told of a push that has been read, with its publisher's W3C trace context or "". What it returns is called
+	// once, when the push has its row or has none.
+	Begin(ctx context.Context, traceParent string) (context.Context, func(stored bool))
+	// Stored is told of a new row, and Known of a delivery whose row was there, each with the broker's count of delivery
+	// attempts, 0 if it is unknown.
+	Stored(ctx context.Context, m *inbox.Message, attempt int64)
+	Known(ctx context.Context, m *inbox.Message, attempt int64)
+	// DeadLetter is told of a message of the dead-letter topic that has its row, besides.
+	DeadLetter(outcome string)
+	// Committed is told how long a commit took, whatever came of it.
+	Committed(ctx context.Context, took time.Duration)
+}
+
+// unobserved stands in where nobody watches.
+type unobserved struct{}
+
+func (unobserved) Begin(ctx context.Context, _ string) (context.Context, func(bool)) {
+	return ctx, func(bool) {}
+}
+func (unobserved) Stored(context.Context, *inbox.Message, int64) {}
+func (unobserved) Known(context.Context, *inbox.Message, int64)  {}
+func (unobserved) DeadLetter(string)                             {}
+func (unobserved) Committed(context.Context, time.Duration)      {}
+
 // Receiver records pushes of one consumer.
 type Receiver struct {
 	Consumer string
@@ -57,7 +84,16 @@ type Receiver struct {
 	// Buckets are those that a sender may refer to.
 	Buckets []string
 	Log     *slog.Logger
-	Now     func() time.Time // stands in for an unknown publish time; decides nothing else
+	Now     func() time.Time // stands in for an unknown publish time, and is read for durations; decides nothing else
+	// Observer may be nil.
+	Observer Observer
+}
+
+func (r *Receiver) observer() Observer {
+	if r.Observer == nil {
+		return unobserved{}
+	}
+	return r.Observer
 }
 
 // Outcome is what became of a delivery that has its row.
@@ -89,8 +125,10 @@ func (r *Receiver) Receive(ctx context.Context, body []byte) (Outcome, error) {
 	if err != nil {
 		return "", err
 	}
+	ctx, ended := r.observer().Begin(ctx, envelope.TraceParent())
 	a := r.arrival(envelope, body)
 	outcome, err := r.store(ctx, a, envelope, body)
+	ended(err == nil)
 	if err != nil {
 		err = &MessageError{InboxID: a.Message.ID, MessageID: envelope.MessageID, Subscription: envelope.Subscription, Err: err}
 	}
@@ -119,7 +157,7 @@ func (r *Receiver) record(ctx context.Context, a *inbox.Arrival, e *pushmsg.Enve
 	err := r.insert(ctx, a)
 	switch {
 	case err == nil:
-		r.logStored(ctx, &a.Message, e)
+		r.stored(ctx, &a.Message, e)
 		return Stored, nil
 	case !errors.Is(err, inbox.ErrExists):
 		return "", err
@@ -135,9 +173,19 @@ func (r *Receiver) insert(ctx context.Context, a *inbox.Arrival) error {
 		if len(a.Body) > inbox.MaxInlinePayload {
 			return ErrTooLarge
 		}
-		return r.Store.Insert(ctx, a)
+		return r.commit(ctx, a)
 	}
 	m := a.Message
+	if m.Reason == inbox.Unreadable {
+		// Its body has the number of the delivery in it: each one would leave an object of its own.
+		known, err := r.Store.Find(ctx, []string{m.ID}, m.TransportKey)
+		if err != nil {
+			return err
+		}
+		if own(known, &m) != nil {
+			return fmt.Errorf("message %s: %w", m.ID, inbox.ErrExists)
+		}
+	}
 	o, err := r.Objects.Put(ctx, m.ID, m.PayloadSHA256, a.Body, a.ContentType)
 	if errors.Is(err, inbox.ErrObjectFinished) {
 		known, findErr := r.Store.Find(ctx, []string{m.ID}, m.TransportKey)
@@ -153,7 +201,14 @@ func (r *Receiver) insert(ctx context.Context, a *inbox.Arrival) error {
 		return err
 	}
 	m.PayloadLocation = o.Location()
-	return r.Store.Insert(ctx, &inbox.Arrival{Message: m, ContentType: a.ContentType})
+	return r.commit(ctx, &inbox.Arrival{Message: m, ContentType: a.ContentType})
+}
+
+func (r *Receiver) commit(ctx context.Context, a *inbox.Arrival) error {
+	began := r.Now()
+	err := r.Store.Insert(ctx, a)
+	r.observer().Committed(ctx, r.Now().Sub(began))
+	return err
 }
 
 // repeated decides about a push whose identity is taken: its own row again, or another content under the same identity,
@@ -174,14 +229,14 @@ func (r *Receiver) repeated(ctx context.Context, a *inbox.Arrival, e *pushmsg.En
 		}
 		for _, k := range append([]inbox.Known{*owner}, known...) {
 			if slices.Contains(same, k.ContentSHA256) || k.AnnouncedBy(m) {
-				return Repeat, r.redelivered(ctx, k, e)
+				return Repeat, r.redelivered(ctx, m, k, e)
 			}
 		}
 		r.contradict(&conflict, a, *owner)
 		err = r.insert(ctx, &conflict)
 		switch {
 		case err == nil:
-			r.logStored(ctx, &conflict.Message, e)
+			r.stored(ctx, &conflict.Message, e)
 			return Stored, nil
 		case !errors.Is(err, inbox.ErrExists):
 			return "", err
@@ -220,7 +275,7 @@ func own(known []inbox.Known, m *inbox.Message) *inbox.Known {
 func (r *Receiver) contradict(c, a *inbox.Arrival, owner inbox.Known) {
 	m := &c.Message
 	m.Status, m.Reason, m.ConflictsWith = inbox.Parked, inbox.DedupeConflict, owner.ID
-	m.LastErrorMessage = "other content under an identity that is taken"
+	m.LastErrorMessage, m.NextAttemptAt = "other content under an identity that is taken", time.Time{}
 	if owner.TransportKey == m.TransportKey {
 		m.TransportKey = ""
 	}
@@ -230,7 +285,10 @@ func (r *Receiver) contradict(c, a *inbox.Arrival, owner inbox.Known) {
 }
 
 // redelivered counts a delivery that changes nothing. A failure there changes nothing either.
-func (r *Receiver) redelivered(ctx context.Context, owner inbox.Known, e *pushmsg.Envelope) error {
+func (r *Receiver) redelivered(ctx context.Context, m *inbox.Message, owner inbox.Known, e *pushmsg.Envelope) error {
+	r.observer().Known(ctx, m, e.DeliveryAttempt)
+	r.Log.InfoContext(ctx, "message known", "inboxId", owner.ID, "messageId", e.MessageID, "subscription", e.Subscription,
+		"route", m.Route, "deliveries", owner.Deliveries+2)
 	if owner.Deliveries >= inbox.MaxDeliveries {
 		return nil
 	}
@@ -242,7 +300,8 @@ func (r *Receiver) redelivered(ctx context.Context, owner inbox.Known, e *pushms
 	return nil
 }
 
-func (r *Receiver) logStored(ctx context.Context, m *inbox.Message, e *pushmsg.Envelope) {
+func (r *Receiver) stored(ctx context.Context, m *inbox.Message, e *pushmsg.Envelope) {
+	r.observer().Stored(ctx, m, e.DeliveryAttempt)
 	level := slog.LevelInfo
 	if m.Status == inbox.Parked {
 		level = slog.LevelWarn

@@ -26,7 +26,18 @@ func (w worker) fetch(ctx context.Context, m *inbox.Message, content *inbox.Cont
 	o.SHA256 = content.PayloadSHA256
 	ctx, cancel := context.WithTimeout(ctx, readLimit)
 	defer cancel()
-	body, err := w.Objects.Read(ctx, o, max(o.Bytes, content.PayloadBytes))
+	limit := max(o.Bytes, content.PayloadBytes)
+	body, err := w.Objects.Read(ctx, o, limit)
+	if errors.Is(err, inbox.ErrObjectMissing) {
+		// An operator may just have made it anew. Its name and its hash say what it is, whatever the generation.
+		live := o
+		live.Generation = 0
+		if found, statErr := w.Objects.Stat(ctx, live); statErr == nil {
+			body, err = w.Objects.Read(ctx, found.Object, limit)
+		} else if !errors.Is(statErr, inbox.ErrObjectMissing) {
+			err = statErr
+		}
+	}
 	switch {
 	case err == nil:
 		content.Body, content.HasBody = body, true
@@ -69,8 +80,15 @@ func (w worker) claim(ctx context.Context, m *inbox.Message, in *routing.Input) 
 		return w.unclaimed(ctx, m, ref, err), false
 	}
 	if m.Claim.Generation != found.Generation {
-		m.Claim, m.ClaimPinned = ref, true
-		m.Claim.Generation = found.Generation
+		// Written down before the engine hears of it: whatever becomes of this attempt, another one hands on the same.
+		m.Claim = found.Object
+		switch err := w.Store.PinClaim(ctx, m); {
+		case errors.Is(err, inbox.ErrConflict):
+			return outcome{Result: engine.Result{Verdict: engine.NotStarted}}, false // the attempt is another's now
+		case err != nil:
+			w.Log.ErrorContext(ctx, "writing down what a message refers to failed", "inboxId", m.ID, "error", err)
+			return notAsked("LOAD", "what it refers to could not be written down"), false
+		}
 	}
 	in.Claim = &routing.Claim{Object: found.Object, ContentType: found.ContentType}
 	if policy.Read {
@@ -93,10 +111,13 @@ func (w worker) unclaimed(ctx context.Context, m *inbox.Message, ref inbox.Objec
 	case errors.Is(err, inbox.ErrObjectTooLarge):
 		return parked(inbox.PayloadTooLarge, "CLAIM_TOO_LARGE", "the object that it refers to is over claim.maxBytes")
 	case errors.Is(err, inbox.ErrObjectForbidden):
-		w.Log.ErrorContext(ctx, "no permission to see the object that a message refers to", "inboxId", m.ID, "object", ref.Pinned(), "error", err)
+		w.Log.ErrorContext(ctx, "no permission to see the object that a message refers to", "inboxId", m.ID, "bucket", ref.Bucket)
 		return notAsked("CLAIM_FORBIDDEN", "the relay has no permission to see the object that it refers to")
 	}
-	w.Log.ErrorContext(ctx, "reading the object that a message refers to failed", "inboxId", m.ID, "object", ref.Pinned(), "error", err)
+	// Neither the object's name nor the error, which repeats it: it is a value of the message.
+	var answered *inbox.ObjectError
+	errors.As(err, &answered)
+	w.Log.ErrorContext(ctx, "reading the object that a message refers to failed", "inboxId", m.ID, "bucket", ref.Bucket, "status", answered.HTTPStatus())
 	return notAsked("CLAIM_UNAVAILABLE", "the object that it refers to could not be read at the moment")
 }
 

@@ -1,8 +1,12 @@
 package relayer_test
 
 import (
+	"bytes"
 	"context"
+	"fmt"
+	"log/slog"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -372,5 +376,143 @@ func TestADeadLetterThatWaitsIsNotTakenAlongWithTheHeadOfItsLane(t *testing.T) {
 	w.once(w.relay(w.engine(always(engine.Correlated))))
 	if w.status(letter) != "RECEIVED" || len(w.called()) != 1 {
 		t.Errorf("%s after %d calls", w.status(letter), len(w.called()))
+	}
+}
+
+// Several letters of one key come from one outage: none of them may pass for the others' evidence.
+func TestEachDeadLetterOfALaneIsComparedInItsTurn(t *testing.T) {
+	past := time.Now().Add(-time.Minute)
+	w := newWorld(t)
+	var letters, originals []string
+	for n := range 3 {
+		content := func(m *inbox.Message) { m.ContentSHA256 = string(rune('a' + n)) }
+		id := strings.Repeat(string(rune('1'+n)), 32)
+		letters = append(letters, w.insert("k", n, asLetter(past), content, func(m *inbox.Message) { m.ID, m.TransportKey, m.DedupeKey = id, id, id }))
+		originals = append(originals, w.insert("k", n, published, content))
+	}
+	w.once(w.relay(w.engine(always(engine.Correlated))))
+	for i, id := range letters {
+		if w.status(id) != "PARKED/DEAD_LETTERED" || w.status(originals[i]) != "PROCESSED" {
+			t.Errorf("letter %d is %s, its original %s", i, w.status(id), w.status(originals[i]))
+		}
+	}
+	if len(w.called()) != 3 {
+		t.Errorf("the engine was called %d times, want 3", len(w.called()))
+	}
+}
+
+func TestTooManyToTellIsSaidAlsoInTheClaim(t *testing.T) {
+	w := newWorld(t)
+	epoch := func(m *inbox.Message) {
+		m.PublishedAt, m.OrderedAt = m.OrderedAt, inbox.EpochOrder
+		m.LaneID = inbox.LaneID(consumer, "", inbox.OrderReceived, "k")
+	}
+	letter := w.insert("k", 1, epoch, func(m *inbox.Message) {
+		m.FromDeadLetter, m.NextAttemptAt = true, time.Now().Add(-time.Minute)
+		m.ID, m.TransportKey = strings.Repeat("1", 32), strings.Repeat("1", 32)
+	})
+	var rows []*spanner.Mutation
+	for n := range inbox.MaxTwins + 1 {
+		id := fmt.Sprintf("%032x", n+1)
+		rows = append(rows, spanner.Insert("Messages", []string{"InboxId", "Consumer", "Scope", "DedupeKey", "LaneId", "Sequence", "OrderedAt",
+			"Status", "ContentSha256", "PayloadSha256", "PayloadBytes", "ReceivedAt"},
+			[]any{id, consumer, "sub", id, inbox.LaneID(consumer, "", inbox.OrderReceived, "k"), 0, inbox.EpochOrder, "PROCESSED", "x", "x", 0, spanner.CommitTimestamp}))
+	}
+	for chunk := range slices.Chunk(rows, 200) {
+		if _, err := w.client.Apply(t.Context(), chunk); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.once(w.relay(w.engine(always(engine.Correlated))))
+	if w.status(letter) != "PARKED/DEAD_LETTERED" || len(w.called()) != 0 {
+		t.Errorf("%s after %d calls", w.status(letter), len(w.called()))
+	}
+}
+
+func TestWaitingForAnObjectAndForAnInstanceAreTwoWaits(t *testing.T) {
+	w, b, _ := newClaims(t, true)
+	route := w.cfg.Routes["claims"]
+	route.RetryMin, route.RetryMax = 10*time.Hour, 10*time.Hour // one attempt a run
+	w.cfg.Routes["claims"] = route
+	id := w.insert("k", 1, refersTo(b.Name, "x", 0, ""))
+	next := func(verdict engine.Verdict, status int, minutes int) {
+		w.sql("UPDATE Messages SET LastNotWaitingAt = TIMESTAMP_SUB(LastNotWaitingAt, INTERVAL @m MINUTE) WHERE InboxId = @id",
+			map[string]any{"id": id, "m": int64(minutes)})
+		w.again(id)
+		b.Refuse(status)
+		w.once(w.relay(w.engine(always(verdict))))
+		b.Refuse(0)
+	}
+	next(engine.Correlated, 0, 0)
+	next(engine.Correlated, 0, 50) // missing for 50 of 60 minutes
+	next(engine.Correlated, 403, 0)
+	next(engine.Correlated, 0, 0)
+	if r := w.row(id); w.status(id) != "RETRYING" || r.PatienceUsed < (50*time.Minute).Milliseconds() {
+		t.Fatalf("%s with %d ms used: an error in between has given patience back", w.status(id), r.PatienceUsed)
+	}
+	b.Write("x", []byte("{}"), nil)
+	next(engine.Technical, 0, 0)
+	next(engine.NotWaiting, 0, 0)
+	next(engine.NotWaiting, 0, 20)
+	if w.status(id) != "RETRYING" {
+		t.Errorf("%s: what was waited for the object is missing for the instance", w.status(id))
+	}
+	next(engine.NotWaiting, 0, 41)
+	if w.status(id) != "PARKED/NO_WAITING_INSTANCE" {
+		t.Errorf("after its own hour it is %s", w.status(id))
+	}
+}
+
+// reconcile or a forced reopen makes an object anew while the relay is about to read it.
+func TestAPayloadThatWasMadeAnewMeanwhileIsRead(t *testing.T) {
+	w, b, got := newClaims(t, false)
+	id, o := w.keep(b, 1, "report")
+	if generation := b.Write(o.Name, []byte("report"), nil); generation == o.Generation {
+		t.Fatal("no new generation")
+	}
+	w.once(w.relay(w.engine(taking(got))))
+	if w.status(id) != "PROCESSED" || len(*got) != 1 || string((*got)[0].Payload) != "report" {
+		t.Errorf("%s after %d calls", w.status(id), len(*got))
+	}
+}
+
+func TestTheGenerationIsWrittenDownBeforeTheEngineHearsOfIt(t *testing.T) {
+	w, b, got := newClaims(t, false)
+	first := b.Write("x", []byte("first"), nil)
+	id := w.insert("k", 1, refersTo(b.Name, "x", 0, ""))
+	var pinned int64
+	w.once(w.relay(w.engine(func(_ context.Context, d engine.Delivery) engine.Result {
+		_, pinned = w.claimOf(id)
+		b.Write("x", []byte("second"), nil)
+		// Its worker is lost before it settles: what it has told the engine is not known here.
+		w.sql("UPDATE Messages SET Attempts = 7 WHERE InboxId = @id", map[string]any{"id": id})
+		return engine.Result{Verdict: engine.Correlated}
+	})))
+	if pinned != first {
+		t.Errorf("while the engine is called generation %d is written down, want %d", pinned, first)
+	}
+	w.sql("UPDATE Messages SET Status = 'RETRYING' WHERE InboxId = @id", map[string]any{"id": id})
+	w.again(id)
+	w.once(w.relay(w.engine(taking(got))))
+	if w.status(id) != "PARKED/CLAIM_CHANGED" || len(*got) != 0 {
+		t.Errorf("%s after %d calls: the engine is told of another report under the same id", w.status(id), len(*got))
+	}
+}
+
+func TestNoObjectsNameIsLogged(t *testing.T) {
+	for _, status := range []int{403, 503} {
+		w, b, _ := newClaims(t, true)
+		var log bytes.Buffer
+		w.insert("k", 1, refersTo(b.Name, "patients/jane-doe.json", 0, ""))
+		route := w.cfg.Routes["claims"]
+		route.RetryMin, route.RetryMax = time.Hour, time.Hour
+		w.cfg.Routes["claims"] = route
+		r := w.relay(w.engine(always(engine.Correlated)))
+		r.Log = slog.New(slog.NewJSONHandler(&log, nil))
+		b.Refuse(status)
+		w.once(r)
+		if text := log.String(); !strings.Contains(text, b.Name) || strings.Contains(text, "jane-doe") {
+			t.Errorf("%d: the log says %s", status, text)
+		}
 	}
 }

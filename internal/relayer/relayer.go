@@ -12,6 +12,7 @@ package relayer
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"math/rand/v2"
 	"time"
@@ -27,6 +28,8 @@ type Store interface {
 	Scan(ctx context.Context, consumer string, limit int, rng *rand.Rand) (lanes []string, clock inbox.Clock, more bool, err error)
 	Claim(ctx context.Context, req inbox.ClaimRequest, clock inbox.Clock, rng *rand.Rand) (inbox.ClaimPlan, error)
 	Load(ctx context.Context, ids []string) (map[string]inbox.Content, error)
+	// PinClaim writes down m.Claim while the attempt of m still stands; inbox.ErrConflict says that it does not.
+	PinClaim(ctx context.Context, m *inbox.Message) error
 	Settle(ctx context.Context, req inbox.SettleRequest, clock inbox.Clock) (inbox.Settled, error)
 }
 
@@ -43,6 +46,44 @@ type Objects interface {
 	Read(ctx context.Context, o inbox.Object, limit int64) ([]byte, error)
 	Finish(ctx context.Context, o inbox.Object, at time.Time) error
 }
+
+// Observer is told what a relay does, for numbers and traces. Its methods return at once, and are called from many
+// goroutines.
+type Observer interface {
+	// Attempt is told that a message goes to its engine, with its publisher's W3C trace context or "". It returns the trace
+	// context that the engine is to get, and what is called once with the attempt's verdict.
+	Attempt(ctx context.Context, m *inbox.Message, engine, traceParent string) (context.Context, string, func(verdict string))
+	// Called is told how long a call that delivers took.
+	Called(ctx context.Context, engine, verdict string, took time.Duration)
+	// Claimed is told of a claim that was committed.
+	Claimed(ctx context.Context, plan inbox.ClaimPlan, took time.Duration)
+	// SettledIn is told how long a batch took to settle, and Settled, once for each transaction that was committed, what
+	// became of it.
+	SettledIn(ctx context.Context, took time.Duration)
+	Settled(ctx context.Context, plan inbox.SettlePlan)
+	// Ran is told that a run has ended; not ok: the store failed it.
+	Ran(ctx context.Context, ok bool, took time.Duration)
+}
+
+// Reporter keeps watch over the table while a run lasts.
+type Reporter interface {
+	// Report reads the state of the table if that is due, and says when to come back.
+	Report(ctx context.Context) time.Duration
+	// Export sends what has been counted if that is due. It does not wait.
+	Export(ctx context.Context)
+}
+
+// unobserved stands in where nobody watches.
+type unobserved struct{}
+
+func (unobserved) Attempt(ctx context.Context, _ *inbox.Message, _, traceParent string) (context.Context, string, func(string)) {
+	return ctx, traceParent, func(string) {}
+}
+func (unobserved) Called(context.Context, string, string, time.Duration)   {}
+func (unobserved) Claimed(context.Context, inbox.ClaimPlan, time.Duration) {}
+func (unobserved) SettledIn(context.Context, time.Duration)                {}
+func (unobserved) Settled(context.Context, inbox.SettlePlan)               {}
+func (unobserved) Ran(context.Context, bool, time.Duration)                {}
 
 // Config is how a relay runs. Package config documents the settings.
 type Config struct {
@@ -73,6 +114,9 @@ type Deps struct {
 	After   func(time.Duration) <-chan time.Time
 	NewID   func() string // of at most 36 characters
 	Rand    func() *rand.Rand
+	// Observer and Reporter may be nil.
+	Observer Observer
+	Reporter Reporter
 }
 
 // Relayer runs the relay of one process.
@@ -85,6 +129,9 @@ type Relayer struct {
 
 // New returns a relayer.
 func New(cfg Config, deps Deps) *Relayer {
+	if deps.Observer == nil {
+		deps.Observer = unobserved{}
+	}
 	names := make([]string, 0, len(deps.Engines))
 	for name := range deps.Engines {
 		names = append(names, name)
@@ -108,8 +155,15 @@ type Summary struct {
 // the store failed: whatever was counted was done.
 func (r *Relayer) Run(ctx context.Context, once bool, stop, cut <-chan struct{}) (Summary, error) {
 	run := newRun(r, once)
+	endReports := run.report(ctx, stop)
 	err := run.loop(ctx, stop, cut)
-	run.summary.DurationMs = r.Now().Sub(run.started).Milliseconds()
+	endReports()
+	took := r.Now().Sub(run.started)
+	run.summary.DurationMs = took.Milliseconds()
+	// That its caller went away is no failure of a run.
+	ok := err == nil || errors.Is(err, context.Canceled)
+	run.summarise(ctx, ok, err)
+	r.Observer.Ran(ctx, ok, took)
 	return run.summary, err
 }
 

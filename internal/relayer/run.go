@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
 	"sync"
 	"time"
@@ -250,6 +251,8 @@ func (r *run) claim(ctx, calls context.Context) {
 		r.storeFailed(ctx, "claim", err)
 		return
 	}
+	r.Observer.Claimed(ctx, plan, r.Now().Sub(before))
+	r.logParkedByClaim(ctx, plan)
 	r.summary.Parked += plan.Parked
 	r.storeErr = nil // what failed before has been made good
 	for _, name := range plan.Unknown {
@@ -335,13 +338,16 @@ func (r *run) settle(ctx context.Context) {
 	}
 	settling, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.transactionLimit())
 	defer cancel()
+	began := r.Now()
 	settled, err := r.Store.Settle(settling, req, r.clock)
+	r.Observer.SettledIn(ctx, r.Now().Sub(began))
 	r.settleAgain = time.Time{}
 	if err != nil {
 		r.storeErr = fmt.Errorf("settle: %w", err)
 		r.Log.ErrorContext(ctx, "settling failed", "lanes", len(settled.Failed), "error", err)
 	}
 	for _, plan := range settled.Plans {
+		r.Observer.Settled(ctx, plan)
 		r.count(ctx, plan)
 	}
 	failed := map[string]bool{}
@@ -386,16 +392,19 @@ func (r *run) count(ctx context.Context, plan inbox.SettlePlan) {
 		switch {
 		case m.Status == inbox.Processed:
 			r.summary.Processed++
+			r.logMessage(ctx, slog.LevelInfo, "message processed", m, "attempts", m.Attempts, "verdict", res.Verdict)
 		case m.Status == inbox.Parked:
 			r.summary.Parked++
-			r.Log.WarnContext(ctx, "message parked", "inboxId", m.ID, "reason", m.Reason, "route", m.Route, "code", m.LastErrorCode)
+			r.logMessage(ctx, slog.LevelWarn, "message parked", m, "code", m.LastErrorCode)
 		case m.Status == inbox.Discarded:
 			r.summary.Discarded++
-			r.Log.InfoContext(ctx, "message discarded by its engine", "inboxId", m.ID, "route", m.Route)
+			r.logMessage(ctx, slog.LevelInfo, "message discarded by its engine", m)
 		case res.Attempt == nil:
 			r.summary.Released++
 		default:
 			r.summary.Retrying++
+			r.logMessage(ctx, slog.LevelInfo, "message to be tried again", m, "attempts", m.Attempts, "verdict", res.Verdict,
+				"code", m.LastErrorCode, "nextAttemptAt", m.NextAttemptAt)
 		}
 	}
 	if len(kept) > 0 {

@@ -112,7 +112,7 @@ func (a attempt) atMost(wait time.Duration) time.Duration {
 
 // notWaiting counts patience: the time between consecutive NotWaiting answers, so that outages do not use it.
 func (a attempt) notWaiting(m *inbox.Message, res engine.Result, backoff func(int64) time.Duration) {
-	m.PatienceUsed = a.patienceUsed(res.Code)
+	m.PatienceUsed, m.PatienceFor = a.patienceUsed(res.Code), waitsFor(res.Code)
 	m.LastNotWaitingAt = a.now
 	left := a.policy.Patience - m.PatienceUsed
 	if left <= 0 {
@@ -126,11 +126,19 @@ func (a attempt) notWaiting(m *inbox.Message, res engine.Result, backoff func(in
 // patienceEnds reports whether a NotWaiting answer with this code would be the last.
 func (a attempt) patienceEnds(code string) bool { return a.patienceUsed(code) >= a.policy.Patience }
 
+// waitsFor says what a NotWaiting answer with this code waits for.
+func waitsFor(code string) string {
+	if code == codeMissing {
+		return inbox.ForObject
+	}
+	return ""
+}
+
 // patienceUsed is the patience that is used with a NotWaiting answer now. Waiting for an object and waiting for an instance
 // are two waits: what the first has used is not missing for the second.
 func (a attempt) patienceUsed(code string) time.Duration {
 	used := a.message.PatienceUsed
-	if (a.message.LastErrorCode == codeMissing) != (code == codeMissing) {
+	if a.message.PatienceFor != waitsFor(code) {
 		return 0
 	}
 	if last := a.message.LastNotWaitingAt; !last.IsZero() && a.now.After(last) {

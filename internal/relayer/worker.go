@@ -70,8 +70,13 @@ func (w worker) one(ctx context.Context, m *inbox.Message, first bool) inbox.Res
 		return w.finish(m, w.Now(), out)
 	}
 	started := w.Now()
-	res := w.correlate(ctx, eng, m, content)
-	return w.finish(m, started, res)
+	ctx, traceParent, ended := w.Observer.Attempt(ctx, m, policy.Engine, content.TraceParent)
+	content.TraceParent = traceParent
+	out := w.correlate(ctx, eng, m, content)
+	ended(string(out.Verdict))
+	res := w.finish(m, started, out)
+	res.Type, res.TenantID = content.Type, content.TenantID
+	return res
 }
 
 func (w worker) finish(m *inbox.Message, started time.Time, out outcome) inbox.Result {
@@ -113,11 +118,7 @@ func notAsked(code, detail string) outcome {
 
 // mayStart reports whether a call may begin: nothing starts that its lease might not outlast.
 func (w worker) mayStart(eng engine.Engine) bool {
-	return !w.stopped() && w.outlasts(eng)
-}
-
-func (w worker) outlasts(eng engine.Engine) bool {
-	return !w.Now().Add(2 * eng.Properties().Timeout).After(w.lane.leaseEnds)
+	return !w.stopped() && !w.Now().Add(2*eng.Properties().Timeout).After(w.lane.leaseEnds)
 }
 
 func (w worker) correlate(ctx context.Context, eng engine.Engine, m *inbox.Message, content inbox.Content) outcome {
@@ -158,11 +159,11 @@ func (w worker) correlate(ctx context.Context, eng engine.Engine, m *inbox.Messa
 			return out
 		}
 	}
-	res := eng.Correlate(ctx, delivery)
+	res := w.call(ctx, eng, m, delivery)
 	if res.Verdict == engine.Vanished && w.mayStart(eng) {
 		// The waiting instance may just have moved: one look more, then a person. That nobody waits now is what "vanished"
 		// means, and no reason to have patience.
-		if again := eng.Correlate(ctx, delivery); again.Verdict != engine.NotWaiting && again.Verdict != engine.NotStarted {
+		if again := w.call(ctx, eng, m, delivery); again.Verdict != engine.NotWaiting && again.Verdict != engine.NotStarted {
 			res = again
 		}
 	}
@@ -172,6 +173,15 @@ func (w worker) correlate(ctx context.Context, eng engine.Engine, m *inbox.Messa
 		}
 	}
 	return outcome{Result: res}
+}
+
+func (w worker) call(ctx context.Context, eng engine.Engine, m *inbox.Message, d engine.Delivery) engine.Result {
+	began := w.Now()
+	res := eng.Correlate(ctx, d)
+	if res.Verdict != engine.NotStarted {
+		w.Observer.Called(ctx, w.Routes[m.Route].Engine, string(res.Verdict), w.Now().Sub(began))
+	}
+	return res
 }
 
 // probe decides about a message that may have been delivered. It reports done unless the message is to be sent (again).
@@ -202,9 +212,10 @@ func (w worker) probe(ctx context.Context, eng engine.Engine, d engine.Delivery)
 // patienceEnded looks into history before a message is parked for want of an instance.
 func (w worker) patienceEnded(ctx context.Context, eng engine.Engine, d engine.Delivery, res engine.Result) outcome {
 	historian, ok := eng.(engine.Historian)
-	if !ok || !w.outlasts(eng) {
+	if !ok {
 		return outcome{Result: res}
 	}
+	// However little of the lease is left: it only reads, and an answer that comes too late changes nothing.
 	switch through := historian.Through(ctx, d); through.Verdict {
 	case engine.NotWaiting:
 		return outcome{Result: res}

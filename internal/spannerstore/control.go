@@ -17,7 +17,7 @@ var controlColumns = []string{
 	"PatienceUsed", "LastNotWaitingAt", "NextAttemptAt", "ProcessingStartedAt", "ProcessedAt", "FirstFailedAt", "LastFailedAt",
 	"LastErrorCode", "LastErrorMessage", "EngineReference", "PayloadBytes", "PurgeAfter",
 	"PayloadLocation", "ConflictsWith", "ClaimUri", "ClaimGeneration", "ClaimSha256", "SourceAttempts", "Subscription",
-	"PublishedAt", "ContentSha256",
+	"PublishedAt", "ContentSha256", "PatienceFor",
 }
 
 // readControl reads the control columns of messages by key.
@@ -40,7 +40,7 @@ func readControl(ctx context.Context, txn reader, ids []string) (map[string]*inb
 
 func scanControl(row *spanner.Row) (*inbox.Message, error) {
 	m := &inbox.Message{}
-	var key, route, reason, code, text, reference, location, conflict, uri, claimSHA256, subscription spanner.NullString
+	var key, route, reason, code, text, reference, location, conflict, uri, claimSHA256, subscription, patienceFor spanner.NullString
 	var claimGeneration, sourceAttempts spanner.NullInt64
 	var published, notWaiting, next, started, processed, firstFailed, lastFailed, purge spanner.NullTime
 	var status string
@@ -49,11 +49,11 @@ func scanControl(row *spanner.Row) (*inbox.Message, error) {
 		&reason, &m.Late, &m.HandedOver, &m.Attempts, &m.TechnicalFailures, &m.OutageFailures, &m.LostWorkers, &m.OutcomeUnknown,
 		&patience, &notWaiting, &next, &started, &processed, &firstFailed, &lastFailed,
 		&code, &text, &reference, &m.PayloadBytes, &purge, &location, &conflict, &uri, &claimGeneration, &claimSHA256,
-		&sourceAttempts, &subscription, &published, &m.ContentSHA256); err != nil {
+		&sourceAttempts, &subscription, &published, &m.ContentSHA256, &patienceFor); err != nil {
 		return nil, err
 	}
 	m.Key, m.Route, m.Status, m.Reason = key.StringVal, route.StringVal, inbox.Status(status), inbox.Reason(reason.StringVal)
-	m.PatienceUsed = time.Duration(patience) * time.Millisecond
+	m.PatienceUsed, m.PatienceFor = time.Duration(patience)*time.Millisecond, patienceFor.StringVal
 	m.LastNotWaitingAt, m.NextAttemptAt, m.ProcessingStartedAt = notWaiting.Time, next.Time, started.Time
 	m.ProcessedAt, m.FirstFailedAt, m.LastFailedAt, m.PurgeAfter = processed.Time, firstFailed.Time, lastFailed.Time, purge.Time
 	m.LastErrorCode, m.LastErrorMessage, m.EngineReference = code.StringVal, text.StringVal, reference.StringVal
@@ -67,6 +67,7 @@ var stateColumns = []string{
 	"InboxId", "Status", "Reason", "Late", "HandedOver", "Attempts", "TechnicalFailures", "OutageFailures", "LostWorkers",
 	"OutcomeUnknown", "PatienceUsed", "LastNotWaitingAt", "NextAttemptAt", "ProcessingStartedAt", "ProcessedAt", "FirstFailedAt",
 	"LastFailedAt", "LastErrorCode", "LastErrorMessage", "EngineReference", "PurgeAfter", "ConflictsWith",
+	"PatienceFor",
 }
 
 // writeState writes the state of a message. Texts are made valid and cut here: a text that Spanner refuses would lose the
@@ -78,14 +79,8 @@ func writeState(m *inbox.Message) *spanner.Mutation {
 		nullTime(m.ProcessingStartedAt), nullTime(m.ProcessedAt), nullTime(m.FirstFailedAt), nullTime(m.LastFailedAt),
 		nullString(inbox.Text(m.LastErrorCode, inbox.MaxErrorCode)), nullString(inbox.Text(m.LastErrorMessage, inbox.MaxErrorMessage)),
 		nullString(inbox.Text(m.EngineReference, inbox.MaxEngineReference)), nullTime(m.PurgeAfter),
-		nullString(m.ConflictsWith),
+		nullString(m.ConflictsWith), nullString(m.PatienceFor),
 	})
-}
-
-// writeClaim writes down which object the relay has found behind a reference.
-func writeClaim(m *inbox.Message) *spanner.Mutation {
-	return spanner.Update("Messages", []string{"InboxId", "ClaimUri", "ClaimGeneration", "ClaimSha256"},
-		[]any{m.ID, claimURI(m.Claim), nullInt(m.Claim.Generation), nullString(m.Claim.SHA256)})
 }
 
 func (s *Store) writeAttempt(a inbox.SettledAttempt) *spanner.Mutation {

@@ -133,6 +133,9 @@ func reroutable(ctx context.Context, txn reader, id string, now time.Time) (inbo
 		return inbox.Message{}, refuse("being handled right now (PROCESSING); wait until its lease has ended and look again")
 	case m.Status.Finished():
 		return inbox.Message{}, refuse("finished (%s); reroute is for parked and open messages", m.Status)
+	case m.Waits():
+		return inbox.Message{}, refuse("a dead letter that waits until %s, when its lane is searched for what may be the same message; "+
+			"it would run at once, and unsearched", m.NextAttemptAt.UTC().Format(time.RFC3339))
 	}
 	if m.Status.Open() {
 		lanes, err := readLanes(ctx, txn, []string{m.LaneID})

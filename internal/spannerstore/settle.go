@@ -112,9 +112,6 @@ func (s *Store) settleMutations(req inbox.SettleRequest, plan inbox.SettlePlan, 
 	var mutations []*spanner.Mutation
 	for _, m := range plan.Messages {
 		mutations = append(mutations, writeState(m))
-		if m.ClaimPinned {
-			mutations = append(mutations, writeClaim(m))
-		}
 		if m.Status.Finished() && !mode.keepPayloads {
 			mutations = append(mutations, spanner.Update("Payloads", []string{"InboxId", "PurgeAt"}, []any{m.ID, latest.Add(req.PayloadRetention)}))
 		}

@@ -26,7 +26,7 @@ func readTwin(ctx context.Context, txn reader, m *inbox.Message) (inbox.Twin, er
 	}
 	var ids []string
 	rows := txn.ReadWithOptions(ctx, "Messages", spanner.KeySets(places...), []string{"InboxId"},
-		&spanner.ReadOptions{Index: "MessagesByLane", Limit: inbox.MaxTwins + 1, RequestTag: "inbox-twin"})
+		&spanner.ReadOptions{Index: "MessagesByLane", Limit: inbox.MaxTwins + 2, RequestTag: "inbox-twin"}) // one of them may be m
 	err := rows.Do(func(row *spanner.Row) error {
 		var id string
 		err := row.Columns(&id)

@@ -28,6 +28,8 @@ const (
 	keySpan    = "logging.googleapis.com/spanId"
 	keySampled = "logging.googleapis.com/trace_sampled"
 	keyLabels  = "logging.googleapis.com/labels"
+	// keyLeftOut counts the entries of the same message that were left out before this one.
+	keyLeftOut = "leftOut"
 )
 
 // Options of a logger. All may be left out.
@@ -37,6 +39,8 @@ type Options struct {
 	ProjectID string
 	// Level is the least severe level that is written; Info if nil.
 	Level slog.Leveler
+	// Sample drops what is INFO and comes too often; see the package.
+	Sample bool
 	// Service and Revision become labels of every entry.
 	Service, Revision string
 }
@@ -53,7 +57,11 @@ func NewLogger(w io.Writer, o Options) *slog.Logger {
 	if labels != nil {
 		inner = inner.WithAttrs([]slog.Attr{slog.Group(keyLabels, labels...)})
 	}
-	return slog.New(&handler{inner: inner, project: o.ProjectID})
+	var crowd *crowd
+	if o.Sample {
+		crowd = newCrowd()
+	}
+	return slog.New(&handler{inner: inner, project: o.ProjectID, crowd: crowd})
 }
 
 // Err is the attribute under which every error is logged.
@@ -85,6 +93,7 @@ type handler struct {
 	inner   slog.Handler
 	project string
 	scopes  []scope
+	crowd   *crowd // nil: everything is written
 }
 
 // scope is an open group and the attributes given since it was opened.
@@ -100,27 +109,37 @@ func (h *handler) WithAttrs(attrs []slog.Attr) slog.Handler {
 		return h
 	}
 	if len(h.scopes) == 0 {
-		return &handler{inner: h.inner.WithAttrs(attrs), project: h.project}
+		return &handler{inner: h.inner.WithAttrs(attrs), project: h.project, crowd: h.crowd}
 	}
 	scopes := slices.Clone(h.scopes)
 	last := &scopes[len(scopes)-1]
 	last.attrs = append(slices.Clone(last.attrs), attrs...)
-	return &handler{inner: h.inner, project: h.project, scopes: scopes}
+	return &handler{inner: h.inner, project: h.project, scopes: scopes, crowd: h.crowd}
 }
 
 func (h *handler) WithGroup(name string) slog.Handler {
 	if name == "" {
 		return h
 	}
-	return &handler{inner: h.inner, project: h.project, scopes: append(slices.Clone(h.scopes), scope{group: name})}
+	return &handler{inner: h.inner, project: h.project, scopes: append(slices.Clone(h.scopes), scope{group: name}), crowd: h.crowd}
 }
 
 func (h *handler) Handle(ctx context.Context, r slog.Record) error {
+	left := 0
+	if h.crowd != nil && r.Level >= slog.LevelInfo && r.Level < LevelNotice {
+		var write bool
+		if write, left = h.crowd.admit(r.Message, r.Time); !write {
+			return nil
+		}
+	}
 	tr, traced := TraceFrom(ctx)
-	if !traced && len(h.scopes) == 0 {
+	if !traced && len(h.scopes) == 0 && left == 0 {
 		return h.inner.Handle(ctx, r)
 	}
 	out := slog.NewRecord(r.Time, r.Level, r.Message, r.PC)
+	if left > 0 {
+		out.AddAttrs(slog.Int(keyLeftOut, left))
+	}
 	if traced {
 		out.AddAttrs(h.traceAttrs(tr)...)
 	}

@@ -1,0 +1,284 @@
+package spannerstore
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"cloud.google.com/go/spanner"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/pubsub-inbox/pubsub-inbox/internal/inbox"
+)
+
+// TakeReporter takes or renews the right to report on a consumer, until lease from now. Where another owner has it, held
+// is false and wait says for how long it still has. It writes only what it takes: one read, and one read-write
+// transaction for the owner.
+func (s *Store) TakeReporter(ctx context.Context, consumer, owner string, lease time.Duration) (held bool, wait time.Duration, err error) {
+	var clock inbox.Clock
+	clock.Sent = s.now()
+	single := s.client.Single()
+	has, until, err := readReporter(ctx, single, consumer)
+	if err == nil {
+		clock.Read, err = single.Timestamp()
+	}
+	if err != nil {
+		return false, 0, fmt.Errorf("read the reporter's lease: %w", err)
+	}
+	clock.Received = s.now()
+	if left := until.Sub(clock.Earliest(s.now())); has != owner && left > 0 {
+		return false, left, nil
+	}
+	_, err = s.write(ctx, "inbox-report", func(ctx context.Context, txn *spanner.ReadWriteTransaction) error {
+		held, wait = false, 0
+		has, until, err := readReporter(ctx, txn, consumer)
+		if err != nil {
+			return err
+		}
+		local := s.now()
+		if left := until.Sub(clock.Earliest(local)); has != owner && left > 0 {
+			wait = left
+			return nil
+		}
+		held = true
+		return txn.BufferWrite([]*spanner.Mutation{spanner.InsertOrUpdate("Relays", []string{"Consumer", "ReporterOwner", "ReporterUntil"},
+			[]any{consumer, owner, clock.Latest(local).Add(lease)})})
+	})
+	if err != nil {
+		return false, 0, fmt.Errorf("take the reporter's lease: %w", err)
+	}
+	return held, wait, nil
+}
+
+func readReporter(ctx context.Context, txn reader, consumer string) (owner string, until time.Time, err error) {
+	rows := txn.ReadWithOptions(ctx, "Relays", spanner.Key{consumer}, []string{"ReporterOwner", "ReporterUntil"}, &spanner.ReadOptions{RequestTag: "inbox-report"})
+	err = rows.Do(func(row *spanner.Row) error {
+		var o spanner.NullString
+		var u spanner.NullTime
+		err := row.Columns(&o, &u)
+		owner, until = o.StringVal, u.Time
+		return err
+	})
+	return owner, until, err
+}
+
+// Report reads the state of a consumer's rows at one moment: its engines, the oldest and the number of its open rows
+// (MessagesOpen), its parked rows (MessagesParked), its lanes (LanesWoken, LanesDue, LanesStopped), and of the rows that
+// are being processed since when they are. It reads only what it counts, and lanes that are due within a lease, each index
+// up to a limit and where that is hit its shards or reasons in addition; finished rows are in none of these indexes.
+func (s *Store) Report(ctx context.Context, req inbox.ReportRequest) (inbox.Report, error) {
+	single := s.client.Single()
+	engines, err := readEngines(ctx, single, req.Consumer)
+	if err != nil {
+		return inbox.Report{}, err
+	}
+	now, err := single.Timestamp()
+	if err != nil {
+		return inbox.Report{}, fmt.Errorf("read the database's time: %w", err)
+	}
+	r := &reporting{ReportRequest: req, client: s.client, now: now}
+	r.report = inbox.Report{At: now, Engines: engines, Parked: map[inbox.Reason]int{}}
+	if err := r.open(ctx); err != nil {
+		return inbox.Report{}, fmt.Errorf("report open messages: %w", err)
+	}
+	if err := r.parked(ctx); err != nil {
+		return inbox.Report{}, fmt.Errorf("report parked messages: %w", err)
+	}
+	if err := r.lanes(ctx); err != nil {
+		return inbox.Report{}, fmt.Errorf("report lanes: %w", err)
+	}
+	return r.report, nil
+}
+
+// reporting is one report under way. All of its reads are of the same moment.
+type reporting struct {
+	inbox.ReportRequest
+	client *spanner.Client
+	now    time.Time
+	report inbox.Report
+}
+
+func (r *reporting) at() *spanner.ReadOnlyTransaction {
+	return r.client.Single().WithTimestampBound(spanner.ReadTimestamp(r.now))
+}
+
+// ReadWithOptions makes it a reader: each read is a single-use one of its own.
+func (r *reporting) ReadWithOptions(ctx context.Context, table string, keys spanner.KeySet, columns []string, opts *spanner.ReadOptions) *spanner.RowIterator {
+	return r.at().ReadWithOptions(ctx, table, keys, columns, opts)
+}
+
+func (r *reporting) since(at time.Time) time.Duration { return max(0, r.now.Sub(at)) }
+
+type openRow struct {
+	id         string
+	receivedAt time.Time
+	processing bool
+	route      string
+}
+
+func (r *reporting) open(ctx context.Context) error {
+	rows, err := r.openRows(ctx, within(spanner.Key{r.Consumer}), r.MaxOpen+1)
+	if err != nil {
+		return err
+	}
+	r.report.Open = len(rows)
+	if len(rows) > r.MaxOpen {
+		// In the index the shards stand one after another: the oldest rows are at the beginning of each.
+		r.report.Open, r.report.OpenCapped = r.MaxOpen, true
+		if rows, err = r.openShards(ctx); err != nil {
+			return err
+		}
+	}
+	var processing []string
+	for _, row := range rows {
+		r.report.OldestOpen = max(r.report.OldestOpen, r.since(row.receivedAt))
+		if row.processing {
+			processing = append(processing, row.id)
+		}
+		if !r.KnowsRoute(row.route) {
+			r.report.UnknownRoute++
+		}
+	}
+	if len(processing) == 0 {
+		return nil
+	}
+	started := r.ReadWithOptions(ctx, "Messages", keySet(processing), []string{"ProcessingStartedAt"}, &spanner.ReadOptions{RequestTag: "inbox-report"})
+	return started.Do(func(row *spanner.Row) error {
+		var at spanner.NullTime
+		err := row.Columns(&at)
+		if at.Valid {
+			r.report.OldestProcessing = max(r.report.OldestProcessing, r.since(at.Time))
+		}
+		return err
+	})
+}
+
+func (r *reporting) openRows(ctx context.Context, keys spanner.KeySet, limit int) ([]openRow, error) {
+	var found []openRow
+	rows := r.ReadWithOptions(ctx, "Messages", keys, []string{"InboxId", "ReceivedAt", "Status", "Route"},
+		&spanner.ReadOptions{Index: "MessagesOpen", Limit: limit, RequestTag: "inbox-report"})
+	err := rows.Do(func(row *spanner.Row) error {
+		var o openRow
+		var status string
+		var route spanner.NullString
+		if err := row.Columns(&o.id, &o.receivedAt, &status, &route); err != nil {
+			return err
+		}
+		o.processing, o.route = inbox.Status(status) == inbox.Processing, route.StringVal
+		found = append(found, o)
+		return nil
+	})
+	return found, err
+}
+
+func (r *reporting) openShards(ctx context.Context) ([]openRow, error) {
+	each := make([][]openRow, inbox.Shards)
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(8)
+	for shard := range inbox.Shards {
+		group.Go(func() (err error) {
+			each[shard], err = r.openRows(ctx, within(spanner.Key{r.Consumer, int64(shard)}), max(1, r.MaxOpen/inbox.Shards))
+			return err
+		})
+	}
+	err := group.Wait()
+	return slices.Concat(each...), err
+}
+
+func (r *reporting) parked(ctx context.Context) error {
+	prefix := spanner.Key{r.Consumer}
+	counts, total, err := r.parkedRows(ctx, within(prefix), r.MaxParked)
+	if err != nil {
+		return err
+	}
+	if total < r.MaxParked {
+		r.report.Parked = counts
+		return nil
+	}
+	reasons, err := distinct(ctx, r, parkedIndex.name, []string{"Consumer", parkedIndex.group}, prefix)
+	if err != nil {
+		return err
+	}
+	for _, reason := range reasons {
+		counts, _, err := r.parkedRows(ctx, within(reason), r.MaxParked)
+		if err != nil {
+			return err
+		}
+		for reason, n := range counts {
+			r.report.Parked[reason] = n
+		}
+	}
+	return nil
+}
+
+func (r *reporting) parkedRows(ctx context.Context, keys spanner.KeySet, limit int) (counts map[inbox.Reason]int, total int, err error) {
+	counts = map[inbox.Reason]int{}
+	rows := r.ReadWithOptions(ctx, "Messages", keys, []string{parkedIndex.group}, &spanner.ReadOptions{Index: parkedIndex.name, Limit: limit, RequestTag: "inbox-report"})
+	err = rows.Do(func(row *spanner.Row) error {
+		var reason string
+		err := row.Columns(&reason)
+		counts[inbox.Reason(reason)]++
+		total++
+		return err
+	})
+	return counts, total, err
+}
+
+func (r *reporting) lanes(ctx context.Context) error {
+	scan := laneScan{client: r.client, consumer: r.Consumer, limit: r.MaxOpen, now: r.now}
+	woken, err := r.scanned(ctx, &scan, lanesWoken, time.Time{})
+	if err != nil {
+		return err
+	}
+	// A lane that is leased is due when its lease ends. What a clock was late by when it was promised comes on top.
+	due, err := r.scanned(ctx, &scan, lanesDue, r.now.Add(r.Lease+r.Lease/4))
+	if err != nil {
+		return err
+	}
+	waiting, leased := map[string]bool{}, map[string]bool{}
+	for _, lane := range append(woken, due...) {
+		switch {
+		case lane.leaseUntil.After(r.now):
+			leased[lane.id] = true
+		case !lane.at.After(r.now):
+			waiting[lane.id] = true
+		}
+		if !lane.leaseUntil.IsZero() {
+			r.report.OldestExpiredLease = max(r.report.OldestExpiredLease, r.since(lane.leaseUntil))
+		}
+	}
+	r.report.Lanes.Due, r.report.Lanes.Leased = min(len(waiting), r.MaxOpen), min(len(leased), r.MaxOpen)
+	stopped := r.ReadWithOptions(ctx, "Lanes", within(spanner.Key{r.Consumer}), []string{"Stopped"},
+		&spanner.ReadOptions{Index: "LanesStopped", Limit: r.MaxOpen, RequestTag: "inbox-report"})
+	return stopped.Do(func(row *spanner.Row) error {
+		var why string
+		err := row.Columns(&why)
+		switch why {
+		case inbox.StoppedBlocked:
+			r.report.Lanes.Blocked++
+		case inbox.StoppedHeld:
+			r.report.Lanes.Held++
+		}
+		return err
+	})
+}
+
+// scanned reads an index of lanes, and where there are too many the oldest of each shard.
+func (r *reporting) scanned(ctx context.Context, scan *laneScan, index scanIndex, until time.Time) ([]scannedLane, error) {
+	found, err := scan.read(ctx, r.at(), index, scan.shards(until), r.MaxOpen)
+	if err != nil || len(found) < r.MaxOpen {
+		return found, err
+	}
+	each := make([][]scannedLane, inbox.Shards)
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(8)
+	for shard := range inbox.Shards {
+		group.Go(func() (err error) {
+			each[shard], err = scan.read(ctx, r.at(), index, scan.shard(int64(shard), until), max(1, r.MaxOpen/inbox.Shards))
+			return err
+		})
+	}
+	err = group.Wait()
+	return slices.Concat(append(each, found)...), err
+}
