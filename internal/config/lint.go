@@ -53,6 +53,7 @@ func (r *reader) lint(cfg *Config) {
 		}
 		r.lintDedupe(path, route)
 		r.lintOrder(path, route)
+		r.lintCorrelation(path, route, cfg)
 		if route.Key.Absent() || route.Order == inbox.OrderNone {
 			continue
 		}
@@ -136,6 +137,16 @@ func (r *reader) lintOrder(path string, route *Route) {
 	}
 	if (route.Key.Absent() || route.Order == inbox.OrderNone) && route.Blocks() {
 		r.warn(path+".parked", "without a key and an order each message has a lane of its own, and block holds back nothing")
+	}
+}
+
+func (r *reader) lintCorrelation(path string, route *Route, cfg *Config) {
+	name := cfg.Engines[route.Engine].Flowable.CorrelationVariable
+	for _, v := range route.Variables {
+		if v.Name == name && name != "" {
+			r.warn(path+".variables."+name, "this is the correlation variable of the engine %q, by which its instances are found: "+
+				"the key is sent in its place; remove it", route.Engine)
+		}
 	}
 }
 

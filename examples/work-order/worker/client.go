@@ -23,6 +23,9 @@ var (
 // maxAnswerBytes is read of an answer. One job with its variables is the longest.
 const maxAnswerBytes = 1 << 20
 
+// errTooLong says that an answer has more than maxAnswerBytes.
+var errTooLong = fmt.Errorf("the answer has more than %d bytes", maxAnswerBytes)
+
 // Client speaks Flowable's external job API. It is safe for concurrent use.
 type Client struct {
 	base, username, password string
@@ -62,6 +65,8 @@ type Job struct {
 	ProcessInstanceID string     `json:"processInstanceId"`
 	Retries           int        `json:"retries"` // left, this one included
 	Variables         []Variable `json:"variables"`
+	// TooLong says that the variables are too long to be read, and that there is nothing here but the id.
+	TooLong bool `json:"-"`
 }
 
 // Acquire locks at most one job of a topic for the worker, and returns it, or nil.
@@ -70,15 +75,50 @@ type Job struct {
 // have left of it.
 func (c *Client) Acquire(ctx context.Context, topic, worker string, lock time.Duration) (*Job, error) {
 	var jobs []Job
-	err := c.post(ctx, "/acquire/jobs", map[string]any{"topic": topic, "workerId": worker, "lockDuration": iso(lock),
-		"numberOfTasks": 1, "scopeType": "bpmn"}, &jobs)
-	if err != nil {
+	answer, err := c.post(ctx, "/acquire/jobs", map[string]any{"topic": topic, "workerId": worker, "lockDuration": iso(lock),
+		"numberOfTasks": 1, "scopeType": "bpmn"})
+	switch {
+	case errors.Is(err, errTooLong):
+		// The job is locked all the same, and would be the first to be handed out again.
+		id, ok := firstID(answer)
+		if !ok {
+			return nil, fmt.Errorf("acquire a job of %s: %w", topic, err)
+		}
+		return &Job{ID: id, TooLong: true}, nil
+	case err != nil:
 		return nil, fmt.Errorf("acquire a job of %s: %w", topic, err)
+	}
+	if err := json.Unmarshal(answer, &jobs); err != nil {
+		return nil, fmt.Errorf("acquire a job of %s: read the answer: %w", topic, err)
 	}
 	if len(jobs) == 0 {
 		return nil, nil
 	}
 	return &jobs[0], nil
+}
+
+// firstID reads the id of the first job of a list that breaks off. Flowable writes it before the variables.
+func firstID(list []byte) (string, bool) {
+	dec := json.NewDecoder(bytes.NewReader(list))
+	for _, want := range []json.Delim{'[', '{'} {
+		if token, err := dec.Token(); err != nil || token != want {
+			return "", false
+		}
+	}
+	for dec.More() {
+		name, err := dec.Token()
+		if err != nil {
+			return "", false
+		}
+		var value any
+		if dec.Decode(&value) != nil {
+			return "", false
+		}
+		if id, ok := value.(string); ok && name == "id" {
+			return id, id != ""
+		}
+	}
+	return "", false
 }
 
 // Complete completes a job, and sets variables of its process.
@@ -99,27 +139,28 @@ func (c *Client) Fail(ctx context.Context, id, worker string, retries int, after
 
 // Release gives back every job that the worker holds.
 func (c *Client) Release(ctx context.Context, worker string) error {
-	if err := c.post(ctx, "/unacquire/jobs", map[string]any{"workerId": worker}, nil); err != nil {
+	if _, err := c.post(ctx, "/unacquire/jobs", map[string]any{"workerId": worker}); err != nil {
 		return fmt.Errorf("give back the jobs of %s: %w", worker, err)
 	}
 	return nil
 }
 
 func (c *Client) act(ctx context.Context, id, action string, body map[string]any) error {
-	if err := c.post(ctx, "/acquire/jobs/"+url.PathEscape(id)+"/"+action, body, nil); err != nil {
+	if _, err := c.post(ctx, "/acquire/jobs/"+url.PathEscape(id)+"/"+action, body); err != nil {
 		return fmt.Errorf("%s job %s: %w", action, id, err)
 	}
 	return nil
 }
 
-func (c *Client) post(ctx context.Context, path string, body map[string]any, into any) error {
+// post returns the answer of a success, and as much of a longer one as may be read, with errTooLong.
+func (c *Client) post(ctx context.Context, path string, body map[string]any) ([]byte, error) {
 	raw, err := json.Marshal(body)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.base+path, bytes.NewReader(raw))
 	if err != nil {
-		return err
+		return nil, err
 	}
 	req.Header.Set("Content-Type", "application/json")
 	if c.username != "" {
@@ -127,24 +168,19 @@ func (c *Client) post(ctx context.Context, path string, body map[string]any, int
 	}
 	resp, err := c.http.Do(req)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer func() { _ = resp.Body.Close() }()
 	answer, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswerBytes+1))
 	switch {
 	case err != nil:
-		return fmt.Errorf("read the answer: %w", err)
+		return nil, fmt.Errorf("read the answer: %w", err)
 	case resp.StatusCode > 299 || resp.StatusCode < 200:
-		return fault(resp.StatusCode, answer)
-	case into == nil:
-		return nil
+		return nil, fault(resp.StatusCode, answer)
 	case len(answer) > maxAnswerBytes:
-		return fmt.Errorf("the answer has more than %d bytes", maxAnswerBytes)
+		return answer, errTooLong
 	}
-	if err := json.Unmarshal(answer, into); err != nil {
-		return fmt.Errorf("read the answer: %w", err)
-	}
-	return nil
+	return answer, nil
 }
 
 // fault tells what Flowable says of a job from what a proxy or a wrong address says: only Flowable answers with these

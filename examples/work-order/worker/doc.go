@@ -23,7 +23,8 @@
 //
 // # What goes wrong
 //
-//	the order cannot be billed as it is (ErrRefused)     BPMN error INVOICE_REFUSED: the process has a task for a person
+//	the order cannot be billed as it is (ErrRefused),
+//	or its variables are longer than an answer may be    BPMN error INVOICE_REFUSED: the process has a task for a person
 //	the ledger is out of reach (ErrUnavailable)          fail, the job keeps its retries: an outage costs no job
 //	any other error of the ledger                        fail, one retry less, a longer wait; at 0 a dead-letter job
 //	403 or 400 "does not hold a lock"                    another has the job now: nothing more is done

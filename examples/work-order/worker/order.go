@@ -25,6 +25,9 @@ const maxID = 64
 
 // orderOf reads the order from a job's variables. Every error is an ErrRefused: trying again changes nothing.
 func orderOf(j *Job) (Order, error) {
+	if j.TooLong {
+		return Order{}, fmt.Errorf("%w: its variables have more than %d bytes", ErrRefused, maxAnswerBytes)
+	}
 	values := map[string]json.RawMessage{}
 	for _, v := range j.Variables {
 		values[v.Name] = v.Value

@@ -185,6 +185,65 @@ func TestARefusedOrderIsClarifiedByAPersonAndThenBilled(t *testing.T) {
 	w.invoiced(instance, "WO-refused")
 }
 
+// What an order carries besides is not sent to the worker; and where what it reads is too long, the order goes to a person.
+func TestALongOrderStopsNoOther(t *testing.T) {
+	w := newWorld(t)
+	by, long := w.worker(w.ledger(), time.Now, nil), strings.Repeat("x", 1_100_000)
+	carries := w.client.StartProcess("work-order-execution", "WO-carries", "", flowabletest.Text("workOrderId", "WO-carries"), flowabletest.Text("report", long))
+	w.eventually("the order waits for its completion", func() bool { return len(w.client.Waiting("WorkOrderCompleted", carries)) == 1 })
+	w.complete(carries, "1")
+	w.works(by)
+	w.invoiced(carries, "WO-carries")
+
+	is := w.client.StartProcess("work-order-execution", "WO-is", "", flowabletest.Text("workOrderId", long))
+	w.eventually("the order waits for its completion", func() bool { return len(w.client.Waiting("WorkOrderCompleted", is)) == 1 })
+	w.complete(is, "1")
+	w.works(by)
+	w.eventually("a person is asked", func() bool { return w.client.Count("/runtime/tasks?processInstanceId="+is, nil) == 1 })
+	if got := string(w.client.Variables(is)["refusal"].Value); !strings.Contains(got, "bytes") {
+		t.Errorf("the refusal is %.300s", got)
+	}
+	w.client.Delete(is)
+}
+
+// Why the task is not exclusive, besides: what locks its instance is not given back with the job.
+func TestAnExclusiveJobThatIsGivenBackStopsTheOthersUntilItsLockHasEnded(t *testing.T) {
+	w := newWorld(t)
+	exclusive := strings.NewReplacer(`"create-invoice" flowable:exclusive="false"`, `"exclusive"`, "work-order-execution", "exclusive",
+		"WorkOrderCreated", "ExclusiveCreated").Replace(string(workorder.BPMN))
+	w.client.Deploy("exclusive", "", []byte(exclusive))
+	completed := func(order string) {
+		instance := w.client.StartProcess("exclusive", order, "", flowabletest.Text("workOrderId", order))
+		t.Cleanup(func() { w.client.Delete(instance) })
+		w.eventually("the order waits for its completion", func() bool { return len(w.client.Waiting("WorkOrderCompleted", instance)) == 1 })
+		w.complete(instance, "1")
+	}
+	client, err := worker.NewClient(w.server.JobsURL(), flowabletest.User, flowabletest.Password, 10*time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	acquire := func(id string) *worker.Job {
+		job, err := client.Acquire(t.Context(), "exclusive", id, 5*time.Second)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return job
+	}
+	completed("WO-given-back")
+	held := acquire("first")
+	if held == nil {
+		t.Fatal("there is no job")
+	}
+	if err := client.Release(t.Context(), "first"); err != nil {
+		t.Fatal(err)
+	}
+	completed("WO-other")
+	if job := acquire("second"); job != nil {
+		t.Errorf("got the job %s, want none, although two are free", job.ID)
+	}
+	w.eventually("the lock of the instance has ended", func() bool { job := acquire("second"); return job != nil && job.ID == held.ID })
+}
+
 // A second token makes a second job of one instance. Were the task exclusive, no batch with both could be acquired.
 func TestTwoJobsOfOneOrderAreOneInvoice(t *testing.T) {
 	w := newWorld(t)

@@ -146,6 +146,24 @@ func TestWhatCannotBeBilledGoesToAPerson(t *testing.T) {
 	}
 }
 
+func TestAJobThatIsTooLongDoesNotStopTheOthers(t *testing.T) {
+	long, other := invoiceJob("1", "WO-1", "3"), invoiceJob("2", "WO-2", "4")
+	long.Variables = append(long.Variables, worker.Text("report", strings.Repeat("x", 1<<20)))
+	folder := t.TempDir()
+	w := newWorker(t, newFake(t, long, other), newLedger(t, folder), newClock(), "w")
+	for range 2 {
+		if worked, err := w.Once(t.Context()); !worked || err != nil {
+			t.Fatalf("got %v, %v", worked, err)
+		}
+	}
+	if long.state != "refused" || !strings.Contains(long.said, "bytes") || strings.Contains(long.said, "xxx") {
+		t.Errorf("the job is %q with %.300s", long.state, long.said)
+	}
+	if got := invoices(t, folder); !slices.Equal(got, []string{"INV-WO-2"}) {
+		t.Errorf("invoices %v, want that of the other order", got)
+	}
+}
+
 func TestASecondJobOfAnOrderFindsTheInvoiceOfTheFirst(t *testing.T) {
 	folder := t.TempDir()
 	same, other := invoiceJob("2", "WO-1", "3"), invoiceJob("3", "WO-1", "4")

@@ -28,7 +28,7 @@ type Config struct {
 	BaseURL string // of the REST API, such as http://host:8080/flowable-rest/service or http://host:8080/process-api
 	Timeout time.Duration
 	Auth    Auth
-	Headers httpcall.Headers // sent with each request
+	Headers httpcall.Headers // sent with each request; none of those this package sets itself
 
 	// ProcessDefinitionKey narrows the search to one process, in all its versions. Needed to start instances.
 	ProcessDefinitionKey string
@@ -130,6 +130,7 @@ func (c Config) validate() (*url.URL, error) {
 	default:
 		fault("auth: kind %q is none of none, basic, bearer", a.Kind)
 	}
+	faults = append(faults, c.Headers.Faults(c.Auth.Kind != AuthNone, nil)...)
 	if c.Correlation.Variable == "" {
 		fault("correlation: needs the name of the process variable that holds the key")
 	}

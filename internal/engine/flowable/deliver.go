@@ -12,48 +12,6 @@ import (
 	"github.com/pubsub-inbox/pubsub-inbox/internal/engine/httpcall"
 )
 
-// info is the body of Flowable's own errors.
-type info struct {
-	Message   string `json:"message"`
-	Exception string `json:"exception"`
-}
-
-// errorInfo reads Flowable's own error, and reports whether the answer is one. Spring's (timestamp, status, error, path)
-// and a proxy's are not: they say nothing about an execution.
-func errorInfo(a httpcall.Answer) (info, bool) {
-	var members map[string]json.RawMessage
-	if !a.JSON() || json.Unmarshal(a.Body, &members) != nil || members["message"] == nil || members["exception"] == nil {
-		return info{}, false
-	}
-	var i info
-	if json.Unmarshal(members["message"], &i.Message) != nil || json.Unmarshal(members["exception"], &i.Exception) != nil {
-		return info{}, false
-	}
-	return i, true
-}
-
-// What Flowable says, in its own words. A test compares them with what a real one says.
-const (
-	saysNotSubscribed = "does not have a subscription to a message event with name '"
-	saysSuspended     = "Cannot receive message for a suspended "
-	saysConcurrently  = "updated by another transaction concurrently"
-	saysNoStart       = "Cannot start process instance by message: no subscription to message with name '"
-	saysCannotStart   = "Cannot start process instance. Process definition "
-	saysIsSuspended   = " is suspended"
-)
-
-// saysGone reports whether Flowable says that this very execution is gone, or waits for this message no more. The same
-// statuses, and the same classes of errors, come from later steps of the process.
-func (i info) saysGone(status int, execution, message string) bool {
-	switch status {
-	case http.StatusNotFound:
-		return i.Exception == "Could not find an execution with id '"+execution+"'." || i.Exception == "execution "+execution+" doesn't exist"
-	case http.StatusInternalServerError:
-		return strings.HasPrefix(i.Exception, "Execution[ id '"+execution+"' ]") && strings.HasSuffix(i.Exception, saysNotSubscribed+message+"'")
-	}
-	return false
-}
-
 func (e *Engine) deliver(ctx context.Context, d engine.Delivery, waiting row, variables []variable) engine.Result {
 	body, err := json.Marshal(struct {
 		Action      string     `json:"action"`
@@ -92,7 +50,9 @@ func (e *Engine) deliver(ctx context.Context, d engine.Delivery, waiting row, va
 	return res
 }
 
-// refused classifies an answer that is no success, of a request that would have had an effect.
+// refused classifies an answer that is no success, of a request that would have had an effect. The look-up before it
+// succeeded with the same credentials: a 403 is not about us. And it is Unknown what a 503 comes after: whoever says it
+// may have lost the engine's answer.
 func (e *Engine) refused(ctx context.Context, d engine.Delivery, a httpcall.Answer) engine.Result {
 	res := engine.Result{Code: code(a)}
 	i, ours := errorInfo(a)
@@ -100,31 +60,32 @@ func (e *Engine) refused(ctx context.Context, d engine.Delivery, a httpcall.Answ
 		res.Verdict, res.Detail = v, detail
 		return res
 	}
-	text := httpcall.Scrubber{Delivery: d}.Sentence("", i.Exception)
-	if text == "" {
-		text = "The engine failed while it handled the message."
-	}
-	switch wait, asked := a.RetryAfter(e.now()); {
-	case a.Status == http.StatusUnauthorized, a.Status == http.StatusForbidden, a.Status == http.StatusProxyAuthRequired:
+	const brokeOff = "Something on the way to the engine, or the engine itself, broke off; the message may have been handled."
+	wait, _ := a.RetryAfter(e.now())
+	switch {
+	case a.Status == http.StatusUnauthorized, a.Status == http.StatusProxyAuthRequired:
 		return say(engine.Unauthorised, refusesUs)
-	case a.Status == http.StatusTooManyRequests, a.Status == http.StatusServiceUnavailable && asked:
+	case a.Status == http.StatusTooManyRequests:
 		res.RetryAfter = wait
 		return say(engine.Throttled, "The engine asks for less.")
+	case a.Status == http.StatusServiceUnavailable:
+		res.RetryAfter = wait
+		return say(engine.Unknown, brokeOff)
 	case a.Status == http.StatusRequestEntityTooLarge:
 		return say(engine.Rejected, "The message is too large for the engine.")
 	case ours && strings.HasPrefix(i.Exception, noEndpoint), !ours && (a.Status == http.StatusNotFound || a.Status == http.StatusMethodNotAllowed):
 		res.Code = "BASE_PATH"
 		return say(engine.Technical, wrongPath)
-	case ours && a.Status == http.StatusBadRequest:
-		return say(engine.Rejected, text)
+	case ours && a.Status == http.StatusBadRequest && i.requestFault() != "":
+		return say(engine.Rejected, i.requestFault())
 	case ours:
-		return e.evidence(ctx, d, res, text, strings.Contains(i.Exception, saysConcurrently))
+		return e.evidence(ctx, d, res, i)
 	case a.Status == http.StatusFound, a.Status == http.StatusSeeOther:
 		return say(engine.Unknown, "What answered redirects, perhaps to a login page; redirects are not followed.")
 	case a.Status < 400 && a.Status >= 300:
 		return say(engine.Technical, "What answered redirects: the URL is not Flowable's own. Redirects are not followed.")
 	case a.Status == http.StatusRequestTimeout, a.Status >= 500, a.Status < 300:
-		return say(engine.Unknown, "Something on the way to the engine, or the engine itself, broke off; the message may have been handled.")
+		return say(engine.Unknown, brokeOff)
 	}
 	return say(engine.Technical, "What answered refused, and not as Flowable does.")
 }
@@ -134,15 +95,8 @@ func code(a httpcall.Answer) string { return "HTTP " + strconv.Itoa(a.Status) }
 // evidence decides about a delivery that Flowable says has failed. Its transaction is over: no waiting is needed to see
 // what it left. Text and status alone do not tell a failed step from a failure after the commit, nor, when they are
 // masked, from a subscription that is gone.
-func (e *Engine) evidence(ctx context.Context, d engine.Delivery, res engine.Result, text string, lostRace bool) engine.Result {
-	var outcome engine.ProbeOutcome
-	var found engine.Result
-	var waiting row
-	if d.Start {
-		outcome, found = e.probeStart(ctx, d)
-	} else {
-		outcome, found, waiting = e.lookup(ctx, d)
-	}
+func (e *Engine) evidence(ctx context.Context, d engine.Delivery, res engine.Result, i info) engine.Result {
+	outcome, found, waiting := e.lookup(ctx, d)
 	switch outcome {
 	case engine.ProbeFound:
 		found.Verdict = engine.Correlated
@@ -152,15 +106,19 @@ func (e *Engine) evidence(ctx context.Context, d engine.Delivery, res engine.Res
 		if waiting.Suspended {
 			return suspended(waiting.instance())
 		}
-		res.Verdict, res.Detail = engine.Technical, text
-		if lostRace {
+		res.Verdict, res.Reference = engine.Technical, waiting.instance()
+		res.Detail = i.failed("The engine failed while it handled the message, which had no effect")
+		if strings.Contains(i.Exception, saysConcurrently) {
 			// Nobody's failure: two transactions met, and the other one won.
 			res.Verdict, res.Code = engine.RetryAfter, "OPTIMISTIC_LOCK"
+			res.Detail = "Another transaction changed the process instance at the same time."
 		}
 	case engine.ProbeGone:
-		res.Verdict, res.Detail = engine.Vanished, "The delivery failed, and nobody waits for the message any more: "+text
+		res.Verdict = engine.Vanished
+		res.Detail = i.failed("The delivery failed, and nobody waits for the message any more")
 	default:
-		res.Verdict, res.Detail = engine.Unknown, "The delivery failed, and the engine could not be asked what became of it: "+text
+		res.Verdict = engine.Unknown
+		res.Detail = i.failed("The delivery failed, and the engine could not be asked what became of it")
 	}
 	return res
 }

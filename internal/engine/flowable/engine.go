@@ -106,9 +106,13 @@ func (e *Engine) call(ctx context.Context, method, path string, body []byte, may
 	if value := e.config.Auth.authorization(); value != "" {
 		header.Set("Authorization", value)
 	}
-	header.Set("Accept", "application/json, */*;q=0.5")
+	if header.Get("Accept") == "" {
+		header.Set("Accept", "application/json, */*;q=0.5")
+	}
+	if header.Get("User-Agent") == "" {
+		header.Set("User-Agent", "pubsub-inbox")
+	}
 	header.Set("Accept-Encoding", "identity")
-	header.Set("User-Agent", "pubsub-inbox")
 	if body != nil {
 		header.Set("Content-Type", "application/json")
 	}

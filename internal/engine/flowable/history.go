@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"context"
 	"encoding/xml"
+	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/url"
@@ -42,13 +44,13 @@ func (e *Engine) Through(ctx context.Context, d engine.Delivery) engine.Result {
 		case !passed && r.EndTime == "":
 			// This one may still come to wait.
 			none.Reference = r.ID
-			none.Detail = "Process instance " + r.ID + " runs, and has not come to wait for this message."
+			none.Detail = "Process instance " + r.ID + " runs, and is not known to have waited for this message."
 			return none
 		case past != nil:
 		case passed:
 			past = &engine.Result{Verdict: engine.AlreadyThrough, Code: "THROUGH", Reference: r.ID, Detail: "Process instance " + r.ID + " is past the point that waits for this message."}
 		case e.config.ProcessDefinitionKey != "":
-			past = &engine.Result{Verdict: engine.AlreadyThrough, Code: "ENDED", Reference: r.ID, Detail: "Process instance " + r.ID + " has ended without waiting for this message."}
+			past = &engine.Result{Verdict: engine.AlreadyThrough, Code: "ENDED", Reference: r.ID, Detail: "Process instance " + r.ID + " has ended, and is not known to have waited for this message."}
 		}
 	}
 	if past != nil {
@@ -64,12 +66,12 @@ func (e *Engine) known(ctx context.Context, d engine.Delivery) ([]row, *engine.R
 	if res != nil {
 		return nil, res
 	}
-	p, res := e.query(ctx, d, historicInstances, f)
+	p, res := e.query(ctx, historicInstances, f)
 	if res != nil || e.config.ProcessDefinitionKey == "" {
 		return p.Data, res
 	}
 	f.Variables, f.ProcessBusinessKey = nil, d.Key
-	byKey, res := e.query(ctx, d, historicInstances, f)
+	byKey, res := e.query(ctx, historicInstances, f)
 	if res != nil {
 		return nil, res
 	}
@@ -84,12 +86,12 @@ func (e *Engine) known(ctx context.Context, d engine.Delivery) ([]row, *engine.R
 
 // passed reports whether history has an activity of the instance, finished, that waited for d's message.
 func (e *Engine) passed(ctx context.Context, d engine.Delivery, r row) (bool, *engine.Result) {
-	waits, res := e.waitsOf(ctx, d, r.ProcessDefinitionID)
+	waits, res := e.waitsOf(ctx, r.ProcessDefinitionID)
 	if res != nil {
 		return false, res
 	}
 	for _, activity := range waits[d.Message] {
-		n, res := e.activities(ctx, d, url.Values{"processInstanceId": {r.ID}, "activityId": {activity}, "finished": {"true"}})
+		n, res := e.activities(ctx, url.Values{"processInstanceId": {r.ID}, "activityId": {activity}, "finished": {"true"}})
 		if res != nil || n > 0 {
 			return n > 0, res
 		}
@@ -103,21 +105,25 @@ type models struct {
 	byID map[string]map[string][]string // definition to message to activities
 }
 
-func (e *Engine) waitsOf(ctx context.Context, d engine.Delivery, definition string) (map[string][]string, *engine.Result) {
+func (e *Engine) waitsOf(ctx context.Context, definition string) (map[string][]string, *engine.Result) {
 	e.waits.mu.Lock()
 	waits, ok := e.waits.byID[definition]
 	e.waits.mu.Unlock()
 	if ok || definition == "" {
 		return waits, nil
 	}
-	a, res := e.look(ctx, d, http.MethodGet, "/repository/process-definitions/"+url.PathEscape(definition)+"/resourcedata", nil)
+	a, res := e.look(ctx, http.MethodGet, "/repository/process-definitions/"+url.PathEscape(definition)+"/resourcedata", nil)
 	switch {
 	case res != nil && res.Code == "HTTP 404":
 		return nil, nil // deleted meanwhile
 	case res != nil:
 		return nil, res
 	}
-	waits = waitingActivities(a.Body)
+	waits, processes, err := waitingActivities(a.Body)
+	// What is taken for it once is believed from then on: it must be all of the definition's BPMN.
+	if key := e.config.ProcessDefinitionKey; err != nil || len(processes) == 0 || key != "" && !slices.Contains(processes, key) {
+		return nil, strange()
+	}
 	e.waits.mu.Lock()
 	defer e.waits.mu.Unlock()
 	if e.waits.byID == nil {
@@ -127,9 +133,10 @@ func (e *Engine) waitsOf(ctx context.Context, d engine.Delivery, definition stri
 	return waits, nil
 }
 
-// waitingActivities reads BPMN: which activities wait for which message. Of a boundary event it is the activity that it
-// is attached to: history knows the event only if it happened.
-func waitingActivities(bpmn []byte) map[string][]string {
+// waitingActivities reads BPMN: which activities wait for which message, and which processes there are. Of a boundary event
+// it is the activity that it is attached to: history knows the event only if it happened. An event whose message is an
+// expression is none: which message it waited for, history does not know.
+func waitingActivities(bpmn []byte) (waiting map[string][]string, processes []string, err error) {
 	names := map[string]string{} // of messages, by id
 	type wait struct{ activity, ref string }
 	var waits []wait
@@ -148,11 +155,20 @@ func waitingActivities(bpmn []byte) map[string][]string {
 	dec.CharsetReader = func(_ string, in io.Reader) (io.Reader, error) { return in, nil }
 	for {
 		token, err := dec.Token()
+		if errors.Is(err, io.EOF) {
+			break
+		}
 		if err != nil {
-			break // what has been read so far is all there is
+			return nil, nil, fmt.Errorf("read BPMN: %w", err)
 		}
 		switch t := token.(type) {
 		case xml.StartElement:
+			if len(open) == 0 && t.Name.Local != "definitions" {
+				return nil, nil, errors.New("read BPMN: the document is no definitions")
+			}
+			if len(open) == 1 && t.Name.Local == "process" {
+				processes = append(processes, attribute(t, "id"))
+			}
 			if t.Name.Local == "message" {
 				names[attribute(t, "id")] = attribute(t, "name")
 			}
@@ -186,5 +202,5 @@ func waitingActivities(bpmn []byte) map[string][]string {
 		}
 		byMessage[name] = append(byMessage[name], w.activity)
 	}
-	return byMessage
+	return byMessage, processes, nil
 }

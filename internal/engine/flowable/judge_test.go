@@ -2,9 +2,11 @@ package flowable
 
 import (
 	"encoding/json"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -128,7 +130,7 @@ func TestWhatIsNotFlowables(t *testing.T) {
 		{"a gateway that lost the engine", 502, "text/html", "<html>Bad Gateway</html>", nil, engine.Unknown, "HTTP 502"},
 		{"a gateway that gave up", 504, "text/html", "<html>Timeout</html>", nil, engine.Unknown, "HTTP 504"},
 		{"a gateway without a reason", 503, "text/plain", "upstream connect error or disconnect/reset before headers", nil, engine.Unknown, "HTTP 503"},
-		{"a gateway that asks for less", 503, "text/plain", "", map[string]string{"Retry-After": "30"}, engine.Throttled, "HTTP 503"},
+		{"a gateway that lost the engine's answer, and says when to come back", 503, "text/plain", "", map[string]string{"Retry-After": "30"}, engine.Unknown, "HTTP 503"},
 		{"too many requests", 429, "text/plain", "", nil, engine.Throttled, "HTTP 429"},
 		{"a page that says 500", 500, "text/html", "<html>HTTP Status 500</html>", nil, engine.Unknown, "HTTP 500"},
 		{"spring's own 500", 500, "application/json", strings.Replace(spring, "404", "500", 1), nil, engine.Unknown, "HTTP 500"},
@@ -145,7 +147,8 @@ func TestWhatIsNotFlowables(t *testing.T) {
 		{"somebody's success", 200, "application/json", `{"ok":true}`, nil, engine.Unknown, "PROTOCOL"},
 		{"another execution's success", 200, "application/json", `{"id":"e2"}`, nil, engine.Unknown, "PROTOCOL"},
 		{"no text at all", 202, "", "", nil, engine.Unknown, "HTTP 202"},
-		{"refused by a proxy", 403, "text/html", "<html>Forbidden</html>", nil, engine.Unauthorised, "HTTP 403"},
+		{"refused by a firewall, for what is in it", 403, "text/html", "<html>Forbidden</html>", nil, engine.Technical, "HTTP 403"},
+		{"a token that has just ended", 401, "", "", nil, engine.Unauthorised, "HTTP 401"},
 		{"a proxy's own password", 407, "text/html", "", nil, engine.Unauthorised, "HTTP 407"},
 	}
 	for _, tt := range tests {
@@ -163,6 +166,9 @@ func TestWhatIsNotFlowables(t *testing.T) {
 			r := e.Correlate(t.Context(), aDelivery)
 			if r.Verdict != tt.want || r.Code != tt.code {
 				t.Errorf("got %s %s (%s), want %s %s", r.Verdict, r.Code, r.Detail, tt.want, tt.code)
+			}
+			if wait := tt.header["Retry-After"]; wait != "" && r.RetryAfter != 30*time.Second {
+				t.Errorf("a wait of %v, want %s s", r.RetryAfter, wait)
 			}
 		})
 	}
@@ -182,6 +188,9 @@ func TestWhatLooksLikeTheRejection(t *testing.T) {
 		{500, "Execution[ id 'e1' ] - definition 'd' does not have a subscription to a message event with name 'Other'"},
 		{500, "Error while evaluating expression: ${x}"},
 		{500, ""},
+		{400, "The amount is no number"},
+		{400, "no processes deployed with key 'billing'"},
+		{403, "user may not approve"},
 	} {
 		e := answering(t, func(w http.ResponseWriter, r *http.Request) {
 			switch {
@@ -194,25 +203,66 @@ func TestWhatLooksLikeTheRejection(t *testing.T) {
 				say(w, http.StatusOK, "application/json", `{"data":[{"id":"e1","processInstanceId":"p1"}],"total":1}`)
 			}
 		})
-		if r := e.Correlate(t.Context(), aDelivery); r.Verdict != engine.Technical {
-			t.Errorf("%d %s: got %s %s (%s)", i.status, i.exception, r.Verdict, r.Code, r.Detail)
+		if r := e.Correlate(t.Context(), aDelivery); r.Verdict != engine.Technical || r.Reference != "p1" {
+			t.Errorf("%d %s: got %s %s (%s) of %q, want Technical of p1", i.status, i.exception, r.Verdict, r.Code, r.Detail, r.Reference)
 		}
 	}
 }
 
-// TestNothingOfThePayloadIsKept: Flowable repeats values in its texts.
-func TestNothingOfThePayloadIsKept(t *testing.T) {
-	for _, status := range []int{400, 404, 409, 415, 500} {
+// TestFlowableRefusesTheRequestItself: only what it says before it acts is about the message.
+func TestFlowableRefusesTheRequestItself(t *testing.T) {
+	for exception, want := range map[string]string{
+		"The given variable value is not a localDate: 'CANARY'":                "no localDate",
+		"The given variable value is not an instant: 'CANARY'":                 "no instant",
+		"Converter can only convert string to date":                            "not of its type",
+		"Variable 'x' has unsupported type: 'CANARY'.":                         "does not have the type",
+		"JSON parse error: String value length (20051112) exceeds the limit":   "cannot read the message",
+		"Invalid HTTP message. Error ID: 0f8fad5b-d9cb-469f-a165-70867728950e": "cannot read the message",
+	} {
 		e := answering(t, func(w http.ResponseWriter, r *http.Request) {
-			if r.Method == http.MethodPost {
+			if r.Method != http.MethodPut {
 				say(w, http.StatusOK, "application/json", `{"data":[{"id":"e1","processInstanceId":"p1"}],"total":1}`)
 				return
 			}
-			say(w, status, "application/json", `{"message":"CANARY","exception":"The given value is not a date: 'CANARY'\nat line 2"}`)
+			body, _ := json.Marshal(info{Message: "Bad request", Exception: exception})
+			say(w, http.StatusBadRequest, "application/json", string(body))
 		})
-		r := e.Correlate(t.Context(), aDelivery)
-		if all := r.Code + r.Detail + r.Reference; strings.Contains(all, "CANARY") || strings.Contains(all, "\n") {
-			t.Errorf("%d: %q", status, all)
+		if r := e.Correlate(t.Context(), aDelivery); r.Verdict != engine.Rejected || !strings.Contains(r.Detail, want) || strings.Contains(r.Detail, "CANARY") {
+			t.Errorf("%s: got %s (%s), want Rejected with %q", exception, r.Verdict, r.Detail, want)
+		}
+	}
+}
+
+// TestNothingOfAPayloadIsKept: Flowable repeats values in its texts, of this message and of any that came before, in every
+// answer. What leads to its log is kept.
+func TestNothingOfAPayloadIsKept(t *testing.T) {
+	const id = "0f8fad5b-d9cb-469f-a165-70867728950e"
+	for _, status := range []int{400, 403, 404, 409, 415, 500} {
+		for _, exception := range []string{
+			"The given value is not a date: 'CANARY'\nat line 2", "no processes deployed with key 'DE89370400440532013000'",
+			"Error with ID: " + id + " DE89370400440532013000", "Error with ID: " + id,
+		} {
+			for _, queriesFail := range []bool{false, true} {
+				e := answering(t, func(w http.ResponseWriter, r *http.Request) {
+					switch {
+					case r.Method == http.MethodPut, queriesFail:
+						body, _ := json.Marshal(info{Message: "CANARY", Exception: exception})
+						say(w, status, "application/json", string(body))
+					case strings.HasSuffix(r.URL.Path, "instances"):
+						say(w, http.StatusOK, "application/json", `{"data":[],"total":0}`)
+					default:
+						say(w, http.StatusOK, "application/json", `{"data":[{"id":"e1","processInstanceId":"p1"}],"total":1}`)
+					}
+				})
+				r := e.Correlate(t.Context(), aDelivery)
+				all := r.Code + r.Detail + r.Reference
+				if strings.Contains(all, "CANARY") || strings.Contains(all, "DE89") || strings.Contains(all, "\n") {
+					t.Errorf("%d %s: %q", status, exception, all)
+				}
+				if masked := strings.HasSuffix(exception, id); r.Verdict == engine.Technical && masked != strings.Contains(r.Detail, id) {
+					t.Errorf("%d %s: %q; the error id is to be kept", status, exception, r.Detail)
+				}
+			}
 		}
 	}
 }
@@ -247,15 +297,76 @@ func TestWaitingActivities(t *testing.T) {
     <b:subProcess id="s1"><b:intermediateCatchEvent id="c2"><b:messageEventDefinition messageRef="m1"/></b:intermediateCatchEvent></b:subProcess>
     <b:subProcess id="s2" triggeredByEvent="true"><b:startEvent id="e1"><b:messageEventDefinition messageRef="m2"/></b:startEvent></b:subProcess>
     <b:intermediateCatchEvent id="c3"><b:messageEventDefinition messageRef="Plain"/></b:intermediateCatchEvent>
+    <b:intermediateCatchEvent id="c4"><b:messageEventDefinition f:messageExpression="${any}" xmlns:f="http://flowable.org/bpmn"/></b:intermediateCatchEvent>
   </b:process>
 </b:definitions>`
-	want := map[string][]string{"Done": {"c1", "c2"}, "Cancelled": {"b1", "task", "e1"}, "Plain": {"c3"}}
-	if diff := cmp.Diff(want, waitingActivities([]byte(bpmn))); diff != "" {
-		t.Error(diff)
+	want := map[string][]string{"Done": {"c1", "c2"}, "Cancelled": {"b1", "task", "e1"}, "Plain": {"c3"}, "": {"c4"}}
+	got, processes, err := waitingActivities([]byte(bpmn))
+	if diff := cmp.Diff(want, got); diff != "" || err != nil || !slices.Equal(processes, []string{"p"}) {
+		t.Errorf("processes %v, error %v, %s", processes, err, diff)
 	}
-	for _, broken := range []string{"", "x", "<a", "</a>", "<messageEventDefinition/>"} {
-		if got := waitingActivities([]byte(broken)); len(got) > 0 {
-			t.Errorf("%q: %v", broken, got)
+}
+
+// TestOnlyBPMNIsBelievedAboutAProcess: what was taken for it once would be believed for ever, and say of an instance that is
+// past the message that it is not.
+func TestOnlyBPMNIsBelievedAboutAProcess(t *testing.T) {
+	const bpmn = `<definitions><message id="m" name="WorkOrderCompleted"/><process id="order"><intermediateCatchEvent id="wait">` +
+		`<messageEventDefinition messageRef="m"/></intermediateCatchEvent></process></definitions>`
+	for other, key := range map[string]string{
+		"": "", "maintenance": "", "<maintenance/>": "", "<definitions/>": "", "</a>": "", "<x>" + bpmn + "</x>": "",
+		strings.ReplaceAll(bpmn, "definitions>", "x>"): "", bpmn[:len(bpmn)-1]: "", bpmn[:150]: "",
+		strings.Replace(bpmn, "order", "another", 1): "order",
+	} {
+		document := other
+		e := answering(t, func(w http.ResponseWriter, r *http.Request) {
+			query, _ := io.ReadAll(r.Body)
+			switch {
+			case strings.HasSuffix(r.URL.Path, "/resourcedata"):
+				say(w, http.StatusOK, "text/plain", document)
+			case strings.Contains(r.URL.Path, "historic-activity-instances"):
+				say(w, http.StatusOK, "application/json", `{"data":[{"id":"a1"}],"total":1}`)
+			case strings.HasSuffix(r.URL.Path, "/historic-process-instances") && strings.Contains(string(query), "4711") && !strings.Contains(string(query), MarkerPrefix):
+				say(w, http.StatusOK, "application/json", `{"data":[{"id":"p1","businessKey":"4711","processDefinitionId":"order:1:1"}],"total":1}`)
+			default:
+				say(w, http.StatusOK, "application/json", `{"data":[],"total":0}`)
+			}
+		}, func(c *Config) { c.ProcessDefinitionKey = key })
+		if r := e.Through(t.Context(), aDelivery); r.Verdict != engine.Technical || r.Code != "PROTOCOL" {
+			t.Errorf("%q: got %s %s (%s), want Technical PROTOCOL", other, r.Verdict, r.Code, r.Detail)
+		}
+		document = bpmn
+		if r := e.Through(t.Context(), aDelivery); r.Verdict != engine.AlreadyThrough || r.Code != "THROUGH" {
+			t.Errorf("after %q: got %s %s (%s), want ALREADY_THROUGH", other, r.Verdict, r.Code, r.Detail)
+		}
+	}
+}
+
+func TestHeadersOfTheConfiguration(t *testing.T) {
+	var got http.Header
+	answer := func(w http.ResponseWriter, r *http.Request) {
+		got = r.Header.Clone()
+		say(w, http.StatusOK, "application/json", `{"data":[],"total":0}`)
+	}
+	ask := func(h map[string]string) {
+		e := answering(t, answer, func(c *Config) { c.Headers = h })
+		e.Correlate(t.Context(), aDelivery)
+	}
+	ask(nil)
+	if got.Get("Accept") == "" || got.Get("User-Agent") != "pubsub-inbox" {
+		t.Errorf("got %v, want Accept and User-Agent of the inbox", got)
+	}
+	ask(map[string]string{"accept": "application/json", "User-Agent": "ours", "X-Tenant": "a"})
+	if got.Get("Accept") != "application/json" || got.Get("User-Agent") != "ours" || got.Get("X-Tenant") != "a" {
+		t.Errorf("got %v, want the configured ones", got)
+	}
+	for name, value := range map[string]string{
+		"content-type": "text/xml", "Accept-Encoding": "gzip", "Transfer-Encoding": "chunked", "Content-Length": "3", "Host": "x",
+		"Bad Header": "x", "X-A": "a\r\nb", "Authorization": "hush",
+	} {
+		_, err := New(Config{Name: "f", BaseURL: "http://host", Correlation: Correlation{Variable: "v"}, Headers: map[string]string{name: value},
+			Auth: Auth{Kind: AuthBearer, Token: "t"}}, Deps{})
+		if err == nil || !strings.Contains(err.Error(), "headers: ") || strings.Contains(err.Error(), "hush") {
+			t.Errorf("%s: got %v, want a fault without the value", name, err)
 		}
 	}
 }

@@ -22,22 +22,26 @@ func marker(d engine.Delivery) variable {
 func (e *Engine) Probe(ctx context.Context, d engine.Delivery) (engine.ProbeOutcome, engine.Result) {
 	ctx, cancel := context.WithTimeout(ctx, e.config.Timeout)
 	defer cancel()
-	if d.Start {
-		return e.probeStart(ctx, d)
-	}
 	outcome, res, _ := e.lookup(ctx, d)
 	if outcome != engine.ProbeWaiting {
 		return outcome, res
 	}
-	// An instance waits, and no delivery is on record. That proves something only where a record would have been kept: the
-	// delivery may have gone to another instance that has ended since.
-	kept, failure := e.keepsHistory(ctx, d, res.Reference)
+	// No delivery is on record. That proves something only where a record would have been kept: the instance that had it may
+	// have ended since.
+	witness, kept := res.Reference, false
+	var failure *engine.Result
+	if witness == "" { // a start, or several wait
+		witness, failure = e.witness(ctx)
+	}
+	if failure == nil && witness != "" {
+		kept, failure = e.keepsHistory(ctx, witness)
+	}
 	switch {
 	case failure != nil:
 		return engine.ProbeFailed, *failure
 	case !kept:
 		return engine.ProbeGone, engine.Result{Code: "NO_HISTORY", Reference: res.Reference,
-			Detail: "The engine keeps less history than audit: whether an earlier delivery had its effect cannot be told."}
+			Detail: "The engine is not known to keep history of level audit: whether an earlier delivery had its effect cannot be told."}
 	}
 	return outcome, res
 }
@@ -51,6 +55,10 @@ func (e *Engine) lookup(ctx context.Context, d engine.Delivery) (engine.ProbeOut
 		return engine.ProbeFailed, *res, row{}
 	case instance != "":
 		return engine.ProbeFound, engine.Result{Code: "MARKER", Reference: instance, Detail: "The process instance has the marker of this message."}, row{}
+	}
+	if d.Start {
+		outcome, res := e.lookupStart(ctx, d)
+		return outcome, res, row{}
 	}
 	waiting, res := e.find(ctx, d)
 	switch {
@@ -74,7 +82,23 @@ func (e *Engine) marked(ctx context.Context, d engine.Delivery) (string, *engine
 	v := marker(d)
 	v.Operation = "equals"
 	for _, path := range []string{processInstances, historicInstances} {
-		p, res := e.query(ctx, d, path, filter{Variables: []variable{v}, Size: 1})
+		p, res := e.query(ctx, path, filter{Variables: []variable{v}, Size: 1})
+		if res != nil {
+			return "", res
+		}
+		if len(p.Data) > 0 {
+			return p.Data[0].ID, nil
+		}
+	}
+	return "", nil
+}
+
+// witness is an instance of the process by which it can be told what history is kept: the latest that runs, else the
+// latest in history. Empty: there is none.
+func (e *Engine) witness(ctx context.Context) (string, *engine.Result) {
+	f := filter{ProcessDefinitionKey: e.config.ProcessDefinitionKey, TenantID: e.config.Tenant, Sort: "startTime", Order: "desc", Size: 1}
+	for _, path := range []string{processInstances, historicInstances} {
+		p, res := e.query(ctx, path, f)
 		if res != nil {
 			return "", res
 		}
@@ -86,19 +110,16 @@ func (e *Engine) marked(ctx context.Context, d engine.Delivery) (string, *engine
 }
 
 // keepsHistory reports whether variables of this instance are kept in history: they are from the level on from which
-// activities are. An instance that waits has activities.
-func (e *Engine) keepsHistory(ctx context.Context, d engine.Delivery, instance string) (bool, *engine.Result) {
-	if instance == "" {
-		return true, nil // ambiguous: it is not sent again anyway
-	}
-	n, res := e.activities(ctx, d, url.Values{"processInstanceId": {instance}})
+// activities are. An instance that runs, or has run, has activities.
+func (e *Engine) keepsHistory(ctx context.Context, instance string) (bool, *engine.Result) {
+	n, res := e.activities(ctx, url.Values{"processInstanceId": {instance}})
 	return n > 0, res
 }
 
 // activities counts activities in history.
-func (e *Engine) activities(ctx context.Context, d engine.Delivery, v url.Values) (int64, *engine.Result) {
+func (e *Engine) activities(ctx context.Context, v url.Values) (int64, *engine.Result) {
 	v.Set("size", "1")
-	p, res := e.ask(ctx, d, http.MethodGet, "/history/historic-activity-instances?"+v.Encode(), nil, 1)
+	p, res := e.ask(ctx, http.MethodGet, "/history/historic-activity-instances?"+v.Encode(), nil, 1)
 	if res != nil {
 		return 0, res
 	}

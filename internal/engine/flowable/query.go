@@ -70,7 +70,7 @@ const (
 )
 
 // query asks for rows. The page it returns has a total, and as much data as total and size demand.
-func (e *Engine) query(ctx context.Context, d engine.Delivery, path string, f filter) (page, *engine.Result) {
+func (e *Engine) query(ctx context.Context, path string, f filter) (page, *engine.Result) {
 	if f.Size == 0 {
 		f.Size = pageSize
 	}
@@ -78,12 +78,12 @@ func (e *Engine) query(ctx context.Context, d engine.Delivery, path string, f fi
 	if err != nil {
 		return page{}, &engine.Result{Verdict: engine.Technical, Code: "request", Detail: "The query cannot be written. Nothing was sent."}
 	}
-	return e.ask(ctx, d, http.MethodPost, path, body, f.Size)
+	return e.ask(ctx, http.MethodPost, path, body, f.Size)
 }
 
 // ask makes a request that changes nothing.
-func (e *Engine) ask(ctx context.Context, d engine.Delivery, method, path string, body []byte, size int) (page, *engine.Result) {
-	a, res := e.look(ctx, d, method, path, body)
+func (e *Engine) ask(ctx context.Context, method, path string, body []byte, size int) (page, *engine.Result) {
+	a, res := e.look(ctx, method, path, body)
 	if res != nil {
 		return page{}, res
 	}
@@ -114,7 +114,7 @@ func strange() *engine.Result {
 }
 
 // look makes a request that changes nothing, and returns its answer if that is a success.
-func (e *Engine) look(ctx context.Context, d engine.Delivery, method, path string, body []byte) (httpcall.Answer, *engine.Result) {
+func (e *Engine) look(ctx context.Context, method, path string, body []byte) (httpcall.Answer, *engine.Result) {
 	a, failure := e.call(ctx, method, path, body, nil)
 	if failure != nil {
 		if failure.Verdict == engine.Unknown {
@@ -140,9 +140,7 @@ func (e *Engine) look(ctx context.Context, d engine.Delivery, method, path strin
 	case a.Status == http.StatusOK:
 		return a, strange()
 	case ours:
-		if text := (httpcall.Scrubber{Delivery: d}).Sentence("", info.Exception); text != "" {
-			res.Detail = text
-		}
+		res.Detail = info.failed("The engine failed to answer a query")
 	}
 	return a, &res
 }
@@ -150,8 +148,6 @@ func (e *Engine) look(ctx context.Context, d engine.Delivery, method, path strin
 const (
 	refusesUs = "The engine refuses us: check the credentials, and whether they have the privilege access-rest-api."
 	wrongPath = "There is no REST API of Flowable at this URL: its path is wrong."
-	// noEndpoint begins what Flowable's servlet says, with status 500, of a path that none of its resources has.
-	noEndpoint = "No endpoint "
 )
 
 // correlation is the filter's part that compares the correlation key.
@@ -160,9 +156,9 @@ func (e *Engine) correlation(d engine.Delivery, f filter, path string) (filter, 
 	if d.Key == "" {
 		return f, rejected("KEY", "The message has no correlation key: nobody can be found by it.")
 	}
-	v, ok := e.keyVariable(d.Key)
-	if !ok {
-		return f, rejected("KEY", "The correlation key is no "+e.config.Correlation.Type+", which the correlation variable is.")
+	v, res := e.keyVariable(d.Key)
+	if res != nil {
+		return f, res
 	}
 	v.Operation = "equals"
 	if path == executions {
@@ -183,7 +179,7 @@ func (e *Engine) find(ctx context.Context, d engine.Delivery) (row, *engine.Resu
 	if res != nil {
 		return row{}, res
 	}
-	p, res := e.query(ctx, d, executions, f)
+	p, res := e.query(ctx, executions, f)
 	if res != nil {
 		return row{}, res
 	}

@@ -91,7 +91,7 @@ var recorded = map[string]struct {
 	"step fails":         {steps: []step{correlate(engine.Technical, "HTTP 500")}},
 	"step fails, masked": {steps: []step{correlate(engine.Technical, "HTTP 500")}},
 	"step finds nothing": {steps: []step{correlate(engine.Technical, "HTTP 404")}},
-	"step takes offence": {steps: []step{correlate(engine.Rejected, "HTTP 400")}},
+	"step takes offence": {steps: []step{correlate(engine.Technical, "HTTP 400")}},
 	"wrong type": {change: func(c *flowable.Config) {
 		c.VariableTypes = map[string]string{"completedItems": "string", "when": "date"}
 	},
@@ -104,13 +104,18 @@ var recorded = map[string]struct {
 	"path below": {change: func(c *flowable.Config) { c.BaseURL += "/service" }, steps: []step{correlate(engine.Technical, "BASE_PATH")}},
 	"path beside": {change: func(c *flowable.Config) { c.BaseURL = strings.TrimSuffix(c.BaseURL, "process-api") + "other" },
 		steps: []step{correlate(engine.Technical, "BASE_PATH")}},
-	"probe found":   {steps: []step{probe(engine.ProbeFound, "MARKER")}},
-	"probe waiting": {steps: []step{probe(engine.ProbeWaiting, "WAITING")}},
-	"probe gone":    {steps: []step{probe(engine.ProbeGone, "GONE")}},
-	"no history":    {steps: []step{probe(engine.ProbeGone, "NO_HISTORY")}},
-	"started":       {start: true, steps: []step{correlate(engine.Correlated, "HTTP 201"), correlate(engine.Duplicate, "BUSINESS_KEY")}},
-	"start, probed": {start: true, steps: []step{probe(engine.ProbeWaiting, "WAITING"), correlate(engine.Correlated, "HTTP 201"), probe(engine.ProbeFound, "BUSINESS_KEY")}},
-	"no start":      {start: true, steps: []step{correlate(engine.NotWaiting, "NO_START")}},
+	"probe found":                     {steps: []step{probe(engine.ProbeFound, "MARKER")}},
+	"probe waiting":                   {steps: []step{probe(engine.ProbeWaiting, "WAITING")}},
+	"probe gone":                      {steps: []step{probe(engine.ProbeGone, "GONE")}},
+	"no history":                      {steps: []step{probe(engine.ProbeGone, "NO_HISTORY")}},
+	"started":                         {start: true, steps: []step{correlate(engine.Correlated, "HTTP 201"), correlate(engine.Duplicate, "MARKER")}},
+	"start, probed":                   {start: true, steps: []step{probe(engine.ProbeWaiting, "WAITING"), correlate(engine.Correlated, "HTTP 201"), probe(engine.ProbeFound, "MARKER")}},
+	"started by somebody else":        {start: true, steps: []step{correlate(engine.Duplicate, "BUSINESS_KEY"), probe(engine.ProbeFound, "BUSINESS_KEY")}},
+	"start, no history":               {start: true, steps: []step{probe(engine.ProbeGone, "NO_HISTORY")}},
+	"start of another process":        {start: true, change: process("short"), steps: []step{correlate(engine.Technical, "CONFIGURATION")}},
+	"start, first step takes offence": {start: true, change: process("hasty"), steps: []step{correlate(engine.Technical, "HTTP 400")}},
+	"start, first step finds nothing": {start: true, change: process("hasty"), steps: []step{correlate(engine.Technical, "HTTP 400")}},
+	"no start":                        {start: true, steps: []step{correlate(engine.NotWaiting, "NO_START")}},
 	"start, suspended": {start: true, change: process("short"),
 		steps: []step{correlate(engine.RetryAfter, "SUSPENDED")}},
 }
@@ -134,6 +139,10 @@ func recordedDelivery(name, key string) engine.Delivery {
 		d.Message = "Nonsense"
 	case "start, suspended":
 		d.Message = "ShortOrderCreated"
+	case "start, first step takes offence":
+		d.Message, d.Variables["fault"] = "HastyOrderCreated", json.RawMessage(`"argument"`)
+	case "start, first step finds nothing":
+		d.Message, d.Variables["fault"] = "HastyOrderCreated", json.RawMessage(`"missing"`)
 	}
 	return d
 }

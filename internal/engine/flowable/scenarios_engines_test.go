@@ -153,6 +153,28 @@ func TestAlreadyThrough(t *testing.T) {
 	}
 }
 
+// TestAWaitForAnExpression: it is delivered to, and history does not know what it was that it waited for. Nothing is said
+// that is not so: neither that the instance is past this message, nor that it never waited for it.
+func TestAWaitForAnExpression(t *testing.T) {
+	w, key := newWorld(t, flowabletest.Options{}), newKey()
+	e := w.engine(ordinary, func(c *flowable.Config) { c.ProcessDefinitionKey = "told" })
+	i := w.start("told", key, "", flowabletest.Text("awaited", completed))
+	want(t, e.Correlate(t.Context(), delivery(key)), engine.Correlated, "")
+	late := delivery(key)
+	late.InboxID += "-late"
+	r := e.Through(t.Context(), late)
+	want(t, r, engine.NotWaiting, "NONE")
+	if r.Reference != i || !strings.Contains(r.Detail, "not known to have waited") {
+		t.Errorf("got %q of %q, want what is known of %q", r.Detail, r.Reference, i)
+	}
+	w.trigger(t, i, "hold6")
+	r = e.Through(t.Context(), late)
+	want(t, r, engine.AlreadyThrough, "ENDED")
+	if !strings.Contains(r.Detail, "not known to have waited") {
+		t.Errorf("got %q", r.Detail)
+	}
+}
+
 func TestWhatWasDeliveredBeforeIsNoRejection(t *testing.T) {
 	w, key := newWorld(t, flowabletest.Options{}), newKey()
 	instance := w.start("order", key, "")
@@ -364,6 +386,35 @@ func TestWithoutHistoryNothingIsSentAgain(t *testing.T) {
 	}
 }
 
+func TestALostStartIsNotRepeatedWithoutHistory(t *testing.T) {
+	w := newWorld(t, flowabletest.Options{History: "none"})
+	e := w.engine(ordinary, func(c *flowable.Config) { c.ProcessDefinitionKey = "hasty" })
+	d := delivery(newKey())
+	d.Start, d.Message = true, "HastyOrderCreated"
+	w.mu.Lock()
+	w.loseStart = true
+	w.mu.Unlock()
+	want(t, e.Correlate(t.Context(), d), engine.Unknown, "")
+	if r := wantProbe(t, e, d, engine.ProbeFound); r.Reference == "" {
+		t.Error("the instance that runs is not named")
+	} else {
+		w.trigger(t, r.Reference, "hold4")
+	}
+	if r := wantProbe(t, e, d, engine.ProbeGone); r.Code != "NO_HISTORY" {
+		t.Errorf("code %s, want NO_HISTORY", r.Code)
+	}
+	// So it is, too, while another one runs.
+	other := delivery(newKey())
+	other.Start, other.Message = true, "HastyOrderCreated"
+	want(t, e.Correlate(t.Context(), other), engine.Correlated, "")
+	if r := wantProbe(t, e, d, engine.ProbeGone); r.Code != "NO_HISTORY" {
+		t.Errorf("code %s, want NO_HISTORY", r.Code)
+	}
+	if r := e.Check(t.Context()); len(r) != 1 || !strings.Contains(r[0], "history") {
+		t.Errorf("the check says %q, want that there is no history", r)
+	}
+}
+
 func TestTheCheckIsContent(t *testing.T) {
 	w := newWorld(t, flowabletest.Options{})
 	w.start("order", newKey(), "")
@@ -440,16 +491,16 @@ func TestTwoTransactionsMeet(t *testing.T) {
 func TestAStepFails(t *testing.T) {
 	for _, masked := range []bool{false, true} {
 		w := newWorld(t, flowabletest.Options{MaskErrors: masked})
-		for fault, verdict := range map[string]engine.Verdict{
-			"technical": engine.Technical, "plain": engine.Technical, "missing": engine.Technical, "argument": engine.Rejected,
-		} {
+		for _, fault := range []string{"technical", "plain", "missing", "argument"} {
 			t.Run(fmt.Sprintf("%s, masked %v", fault, masked), func(t *testing.T) {
 				key := newKey()
 				i := w.start("order", key, "", flowabletest.Text("fault", fault))
 				e, d := w.engine(ordinary), delivery(key)
 				r := e.Correlate(t.Context(), d)
-				want(t, r, verdict, "")
-				t.Logf("%+v", r)
+				want(t, r, engine.Technical, "")
+				if r.Reference != i {
+					t.Errorf("reference %q, want the instance %q", r.Reference, i)
+				}
 				if n := len(w.client.Waiting(completed, i)); n != 1 {
 					t.Errorf("%d executions wait, want 1: the delivery was rolled back", n)
 				}
@@ -512,6 +563,54 @@ func TestAFailureAfterTheCommit(t *testing.T) {
 		t.Errorf("reference %q, want the instance %q", r.Reference, i)
 	}
 	w.wantAdvanced(t, key, 1)
+}
+
+// TestAGatewayLosesTheAnswer: what it says instead, and when to come back, says nothing of the delivery, which is done.
+func TestAGatewayLosesTheAnswer(t *testing.T) {
+	w, key := newWorld(t, flowabletest.Options{}), newKey()
+	i := w.start("order", key, "", flowabletest.Text("stage", "loop"))
+	w.after = func(rw http.ResponseWriter) bool {
+		rw.Header().Set("Retry-After", "1")
+		rw.WriteHeader(http.StatusServiceUnavailable)
+		return true
+	}
+	e, d := w.engine(ordinary), delivery(key)
+	want(t, e.Correlate(t.Context(), d), engine.Unknown, "HTTP 503")
+	if r := wantProbe(t, e, d, engine.ProbeFound); r.Reference != i {
+		t.Errorf("reference %q, want the instance %q", r.Reference, i)
+	}
+	w.wantAdvanced(t, key, 1)
+}
+
+// TestARouteCannotHideAnInstance: it sends a variable of the correlation variable's name, as a number.
+func TestARouteCannotHideAnInstance(t *testing.T) {
+	w := newWorld(t, flowabletest.Options{})
+	key := fmt.Sprint(lastKey.Add(1) + 800_000)
+	i := w.start("order", key, "", flowabletest.Text("stage", "loop"))
+	e := w.engine(ordinary)
+	for n := range 3 {
+		d := delivery(key)
+		d.InboxID += fmt.Sprint("-", n)
+		d.Variables = map[string]json.RawMessage{"workOrderId": json.RawMessage(key)}
+		want(t, e.Correlate(t.Context(), d), engine.Correlated, "")
+	}
+	if v := w.client.Variables(i)["workOrderId"]; v.Type != "string" || string(v.Value) != `"`+key+`"` {
+		t.Errorf("the correlation variable is %s %s, want the text %s", v.Type, v.Value, key)
+	}
+	w.wantAdvanced(t, key, 3)
+}
+
+// TestAValueOfAnEarlierMessageIsNotRepeated: a step fails on what another message brought, and its text says it.
+func TestAValueOfAnEarlierMessageIsNotRepeated(t *testing.T) {
+	w, key := newWorld(t, flowabletest.Options{}), newKey()
+	const account = "DE89370400440532013000"
+	i := w.start("calling", key, "", flowabletest.Text("account", account))
+	e := w.engine(ordinary, func(c *flowable.Config) { c.ProcessDefinitionKey = "calling" })
+	r := e.Correlate(t.Context(), delivery(key))
+	want(t, r, engine.Technical, "")
+	if strings.Contains(r.Code+r.Detail+r.Reference, account) || r.Reference != i {
+		t.Errorf("got %+v, want the instance and no value", r)
+	}
 }
 
 func TestTheEngineRefusesUs(t *testing.T) {
@@ -598,7 +697,7 @@ func TestStartingByMessage(t *testing.T) {
 		r := e.Correlate(t.Context(), starting(key))
 		want(t, r, engine.Correlated, "HTTP 201")
 		again := e.Correlate(t.Context(), starting(key))
-		want(t, again, engine.Duplicate, "BUSINESS_KEY")
+		want(t, again, engine.Duplicate, "MARKER")
 		if again.Reference != r.Reference || count(key) != 1 {
 			t.Errorf("%d instances, %q and %q", count(key), r.Reference, again.Reference)
 		}
@@ -606,7 +705,11 @@ func TestStartingByMessage(t *testing.T) {
 		// What it started is found by its key.
 		want(t, e.Correlate(t.Context(), delivery(key)), engine.Correlated, "")
 		w.trigger(t, r.Reference, "hold")
-		want(t, e.Correlate(t.Context(), starting(key)), engine.Duplicate, "BUSINESS_KEY")
+		want(t, e.Correlate(t.Context(), starting(key)), engine.Duplicate, "MARKER")
+		// The same is said again, in a message of its own.
+		repeated := starting(key)
+		repeated.InboxID += "-repeated"
+		want(t, e.Correlate(t.Context(), repeated), engine.Duplicate, "BUSINESS_KEY")
 		if count(key) != 1 {
 			t.Errorf("%d instances, want 1", count(key))
 		}
@@ -628,14 +731,38 @@ func TestStartingByMessage(t *testing.T) {
 		d.Message = "Nonsense"
 		want(t, e.Correlate(t.Context(), d), engine.NotWaiting, "NO_START")
 	})
-	t.Run("that fails in its first step", func(t *testing.T) {
-		key := newKey()
-		d := starting(key)
-		d.Variables = map[string]json.RawMessage{"stage": json.RawMessage(`7`)}
-		want(t, e.Correlate(t.Context(), d), engine.Technical, "HTTP 500")
-		if count(key) != 0 {
-			t.Errorf("%d instances, want none", count(key))
+	t.Run("of another process than the configured one", func(t *testing.T) {
+		d := starting(newKey())
+		d.Message = "ShortOrderCreated"
+		for range 2 {
+			want(t, e.Correlate(t.Context(), d), engine.Technical, "CONFIGURATION")
 		}
+		if n := count(d.Key); n != 0 {
+			t.Errorf("%d instances, want none", n)
+		}
+	})
+	t.Run("that fails in its first step, whatever that throws", func(t *testing.T) {
+		hasty := w.engine(ordinary, func(c *flowable.Config) { c.ProcessDefinitionKey = "hasty" })
+		for _, fault := range []string{"technical", "plain", "missing", "argument"} {
+			d := starting(newKey())
+			d.Message, d.Variables = "HastyOrderCreated", map[string]json.RawMessage{"fault": json.RawMessage(`"` + fault + `"`)}
+			want(t, hasty.Correlate(t.Context(), d), engine.Technical, "")
+			if n := count(d.Key); n != 0 {
+				t.Errorf("%s: %d instances, want none", fault, n)
+			}
+			// It heals, with the same message.
+			d.Variables = nil
+			want(t, hasty.Correlate(t.Context(), d), engine.Correlated, "HTTP 201")
+		}
+	})
+	t.Run("under a key that no business key can be", func(t *testing.T) {
+		key := newKey()
+		longest := starting(strings.Repeat("k", 255-len(key)) + key)
+		longest.InboxID = "longest-" + key
+		want(t, e.Correlate(t.Context(), longest), engine.Correlated, "HTTP 201")
+		longer := longest
+		longer.Key, longer.InboxID = "k"+longest.Key, "longer-"+key
+		want(t, e.Correlate(t.Context(), longer), engine.Rejected, "KEY")
 	})
 	t.Run("without a key", func(t *testing.T) {
 		want(t, e.Correlate(t.Context(), starting("")), engine.Rejected, "KEY")

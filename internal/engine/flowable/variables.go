@@ -20,7 +20,8 @@ const (
 	maxDigits = 1000
 )
 
-// variables are those of the delivery, each with its type, and the marker.
+// variables are those of the delivery, each with its type, and the marker. The correlation variable is the key wherever it
+// is set: with another value or type nobody would find the instance again.
 func (e *Engine) variables(d engine.Delivery) ([]variable, *engine.Result) {
 	set := make([]variable, 0, len(d.Variables)+1)
 	if d.Variables == nil {
@@ -45,32 +46,41 @@ func (e *Engine) variables(d engine.Delivery) ([]variable, *engine.Result) {
 		v.Name = name
 		set = append(set, v)
 	}
-	return append(set, marker(d)), nil
+	set = append(set, marker(d))
+	named := func(v variable) bool { return v.Name == e.config.Correlation.Variable }
+	if d.Start || slices.ContainsFunc(set, named) {
+		key, problem := e.keyVariable(d.Key)
+		if problem != nil {
+			return nil, problem
+		}
+		set = append(slices.DeleteFunc(set, named), key)
+	}
+	return set, nil
 }
 
-func withoutVariable(all []variable, name string) []variable {
-	return slices.DeleteFunc(all, func(v variable) bool { return v.Name == name })
-}
-
-// keyVariable is the correlation variable with this key as its value, and whether the key has its type. Only the one
-// way to write a number is a number: 007 is not 7.
-func (e *Engine) keyVariable(key string) (variable, bool) {
+// keyVariable is the correlation variable with this key as its value, if the key has its type. Only the one way to write a
+// number is a number: 007 is not 7.
+func (e *Engine) keyVariable(key string) (variable, *engine.Result) {
+	no := rejected("KEY", "The correlation key is no "+e.config.Correlation.Type+", which the correlation variable is.")
 	v := variable{Name: e.config.Correlation.Variable, Type: e.config.Correlation.Type}
 	bits := map[string]int{"short": 16, "integer": 32, "long": 64}[v.Type]
 	if bits > 0 {
 		n, err := strconv.ParseInt(key, 10, bits)
 		if err != nil || strconv.FormatInt(n, 10) != key {
-			return v, false
+			return v, no
 		}
 		v.Value = json.RawMessage(key)
-		return v, true
+		return v, nil
 	}
 	if v.Type == "uuid" && !uuidPattern.MatchString(key) {
-		return v, false
+		return v, no
 	}
 	value, err := encode(key)
+	if err != nil {
+		return v, no
+	}
 	v.Value = value
-	return v, err == nil
+	return v, nil
 }
 
 var (
@@ -137,8 +147,11 @@ func typed(raw json.RawMessage, want string) (variable, string) {
 		}
 		return quote()
 	case "double":
-		if _, err := strconv.ParseFloat(text, 64); err != nil || !isNumber {
+		if !isNumber {
 			return variable{}, no
+		}
+		if !isDouble(text) {
+			return variable{}, "is a number that a double would change; give the variable the type bigDecimal"
 		}
 		return v, ""
 	case "boolean":
@@ -152,8 +165,8 @@ func typed(raw json.RawMessage, want string) (variable, string) {
 		}
 		return v, ""
 	}
-	// uuid and the dates: Flowable reads them.
-	if !isText {
+	// The dates are for Flowable to read. A text that is no uuid it takes for a failure of its own.
+	if !isText || want == "uuid" && !uuidPattern.MatchString(text) {
 		return variable{}, no
 	}
 	return v, ""
@@ -196,19 +209,21 @@ func survives(raw json.RawMessage) bool {
 		if len(n) > maxDigits {
 			return false
 		}
-		if integerPattern.MatchString(n.String()) {
-			continue
-		}
-		f, err := strconv.ParseFloat(n.String(), 64)
-		if err != nil {
-			return false
-		}
-		was, _ := decimalOf(n.String())
-		is, _ := decimalOf(strconv.FormatFloat(f, 'e', -1, 64))
-		if was != is {
+		if !integerPattern.MatchString(n.String()) && !isDouble(n.String()) {
 			return false
 		}
 	}
+}
+
+// isDouble reports whether a JSON number keeps its value when it is read as a double.
+func isDouble(number string) bool {
+	f, err := strconv.ParseFloat(number, 64)
+	if err != nil {
+		return false
+	}
+	was, _ := decimalOf(number)
+	is, _ := decimalOf(strconv.FormatFloat(f, 'e', -1, 64))
+	return was == is
 }
 
 // decimal is a number's value: digits without zeros at either end, times ten to the exponent. Zero has no digits.

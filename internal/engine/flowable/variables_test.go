@@ -53,6 +53,14 @@ func TestTypes(t *testing.T) {
 		{`"x"`, "bigDecimal", "", ``},
 		{`1.5`, "double", "double", `1.5`},
 		{`1e400`, "double", "", ``},
+		{`1.10`, "double", "double", `1.10`},
+		{`9007199254740992`, "double", "double", `9007199254740992`},
+		{`9007199254740993`, "double", "", ``},
+		{`12345678901234567.89`, "double", "", ``},
+		{`"0f8fad5b-d9cb-469f-a165-70867728950e"`, "uuid", "uuid", `"0f8fad5b-d9cb-469f-a165-70867728950e"`},
+		{`"not-a-uuid"`, "uuid", "", ``},
+		{`"1-1-1-1-1"`, "uuid", "", ``},
+		{`7`, "uuid", "", ``},
 		{`"1.5"`, "double", "", ``},
 		{`"true"`, "boolean", "", ``},
 		{`"2026-03-02"`, "localDate", "localDate", `"2026-03-02"`},
@@ -83,9 +91,9 @@ func TestKeys(t *testing.T) {
 	}
 	for _, tt := range tests {
 		e := &Engine{config: Config{Correlation: Correlation{Variable: "v", Type: tt.keyType}}}
-		got, ok := e.keyVariable(tt.key)
-		if ok != (tt.value != "") || ok && (string(got.Value) != tt.value || got.Type != tt.keyType || got.Name != "v") {
-			t.Errorf("%q as %s: got %v %+v, want %q", tt.key, tt.keyType, ok, got, tt.value)
+		got, problem := e.keyVariable(tt.key)
+		if ok := problem == nil; ok != (tt.value != "") || ok && (string(got.Value) != tt.value || got.Type != tt.keyType || got.Name != "v") {
+			t.Errorf("%q as %s: got %v %+v, want %q", tt.key, tt.keyType, problem, got, tt.value)
 		}
 	}
 }
@@ -107,5 +115,40 @@ func TestVariablesOfADelivery(t *testing.T) {
 	}
 	if set, problem := e.variables(engine.Delivery{InboxID: "i", Variables: map[string]json.RawMessage{}}); problem != nil || len(set) != 1 {
 		t.Errorf("no variables: got %+v %v, want the marker alone", set, problem)
+	}
+}
+
+// TestTheCorrelationVariableStaysTheKey: a delivery that changed its value or type would make the instance unfindable.
+func TestTheCorrelationVariableStaysTheKey(t *testing.T) {
+	of := func(keyType string, d engine.Delivery) (string, *engine.Result) {
+		e := &Engine{config: Config{Correlation: Correlation{Variable: "workOrderId", Type: keyType}}}
+		set, problem := e.variables(d)
+		var found []string
+		for _, v := range set {
+			if v.Name == "workOrderId" {
+				found = append(found, v.Type+" "+string(v.Value))
+			}
+		}
+		return strings.Join(found, ", "), problem
+	}
+	number := map[string]json.RawMessage{"workOrderId": json.RawMessage("4711"), "x": json.RawMessage("1")}
+	tests := map[string]struct {
+		keyType string
+		d       engine.Delivery
+		want    string
+	}{
+		"named by the route":                {"string", engine.Delivery{Key: "4711", Variables: number}, `string "4711"`},
+		"of another type":                   {"long", engine.Delivery{Key: "4711", Variables: number}, `long 4711`},
+		"not named":                         {"string", engine.Delivery{Key: "4711", Variables: map[string]json.RawMessage{}}, ``},
+		"of an instance that is started":    {"string", engine.Delivery{Key: "4711", Start: true, Variables: map[string]json.RawMessage{}}, `string "4711"`},
+		"named, and of one that is started": {"string", engine.Delivery{Key: "4711", Start: true, Variables: number}, `string "4711"`},
+	}
+	for name, tt := range tests {
+		if got, problem := of(tt.keyType, tt.d); got != tt.want || problem != nil {
+			t.Errorf("%s: got %s %v, want %s", name, got, problem, tt.want)
+		}
+	}
+	if _, problem := of("long", engine.Delivery{Key: "x", Variables: number}); problem == nil || problem.Verdict != engine.Rejected {
+		t.Errorf("a key that is not of its type: got %+v, want Rejected", problem)
 	}
 }

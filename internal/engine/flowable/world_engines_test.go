@@ -98,7 +98,7 @@ func (w *world) serve(rw http.ResponseWriter, r *http.Request) {
 		return
 	case outage == enginetest.Throttled && delivers:
 		rw.Header().Set("Retry-After", "30")
-		rw.WriteHeader(http.StatusServiceUnavailable)
+		rw.WriteHeader(http.StatusTooManyRequests)
 		return
 	case outage == enginetest.Echoes && delivers:
 		rw.Header().Set("Content-Type", "application/json")

@@ -124,7 +124,7 @@ func writeJSONString(b *bytes.Buffer, s string) error {
 // payloadType is the payload's own media type where it can be said in a header. A CloudEvents media type would turn the
 // request into one in structured mode, and is replaced by what the bytes are.
 func payloadType(d engine.Delivery) string {
-	if d.ContentType != "" && validFieldValue(d.ContentType) {
+	if d.ContentType != "" && httpcall.ValidFieldValue(d.ContentType) {
 		media, _, err := mime.ParseMediaType(d.ContentType)
 		if err == nil && strings.Contains(media, "/") && !strings.HasPrefix(media, "application/cloudevents") {
 			return d.ContentType
@@ -171,19 +171,6 @@ func validTraceParent(s string) bool {
 		}
 	}
 	return strings.Trim(s[3:35], "0") != "" && strings.Trim(s[36:52], "0") != ""
-}
-
-// validToken reports whether s is a token of RFC 9110, such as a header's name.
-func validToken(s string) bool {
-	const marks = "!#$%&'*+-.^_`|~"
-	return s != "" && !strings.ContainsFunc(s, func(r rune) bool {
-		return (r < '0' || r > '9') && (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && !strings.ContainsRune(marks, r)
-	})
-}
-
-// validFieldValue reports whether s can be a header's value as it is.
-func validFieldValue(s string) bool {
-	return strings.TrimSpace(s) == s && !strings.ContainsFunc(s, func(r rune) bool { return r != '\t' && (r < ' ' || r > '~') })
 }
 
 // visible reports whether s is printable ASCII without spaces.

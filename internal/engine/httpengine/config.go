@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"net/http"
 	"net/url"
 	"slices"
 	"strconv"
@@ -56,12 +55,8 @@ type Auth struct {
 	Audience string // oidc
 }
 
-// reserved headers are this package's or the connection's own.
-var reserved = []string{
-	"Accept-Encoding", "Connection", "Content-Encoding", "Content-Length", "Content-Type", "Expect", "Host",
-	"Idempotency-Key", "Keep-Alive", "Proxy-Authorization", "Proxy-Connection", "Te", "Traceparent", "Trailer",
-	"Transfer-Encoding", "Upgrade", "X-Idempotency-Key",
-}
+// reserved headers are this package's own, beside those that are HTTP's.
+var reserved = []string{"Idempotency-Key", "Traceparent", "X-Idempotency-Key"}
 
 // withDefaults is c with its defaults filled in.
 func (c Config) withDefaults() Config {
@@ -111,7 +106,9 @@ func (c Config) validate() (*url.URL, error) {
 		fault("source: is no URI reference")
 	}
 	faults = append(faults, c.Auth.faults()...)
-	faults = append(faults, c.headerFaults()...)
+	faults = append(faults, c.Headers.Faults(c.Auth.Kind != AuthNone, func(canonical string) bool {
+		return slices.Contains(reserved, canonical) || strings.HasPrefix(canonical, "Ce-")
+	})...)
 	faults = append(faults, c.statusFaults()...)
 	if len(faults) > 0 {
 		return nil, fmt.Errorf("http engine %q: %w", c.Name, errors.Join(faults...))
@@ -138,24 +135,6 @@ func (a Auth) faults() []error {
 		return []error{fmt.Errorf("auth: kind %q is none of none, basic, bearer, oidc", a.Kind)}
 	}
 	return nil
-}
-
-func (c Config) headerFaults() []error {
-	var faults []error
-	for _, name := range slices.Sorted(maps.Keys(c.Headers)) {
-		canonical := http.CanonicalHeaderKey(name)
-		switch {
-		case !validToken(name):
-			faults = append(faults, fmt.Errorf("headers: %q is no header name", name))
-		case slices.Contains(reserved, canonical), strings.HasPrefix(canonical, "Ce-"):
-			faults = append(faults, fmt.Errorf("headers: %q is set by the inbox", name))
-		case canonical == "Authorization" && c.Auth.Kind != AuthNone:
-			faults = append(faults, errors.New("headers: Authorization is set by auth"))
-		case !validFieldValue(c.Headers[name]):
-			faults = append(faults, fmt.Errorf("headers: the value of %q has characters no header can hold", name))
-		}
-	}
-	return faults
 }
 
 // statusFaults also refuses what could close messages nobody has handled: a whole class of refusals, or any server
