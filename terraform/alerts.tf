@@ -14,7 +14,7 @@ locals {
     parked = {
       severity = "WARNING"
       for      = "0s"
-      query    = "sum by (reason) (inbox_parked_messages{${local.of_consumer},reason!=\"DEDUPE_CONFLICT\",reason!=\"DEAD_LETTERED\"}) > 0"
+      query    = "max by (reason) (inbox_parked_messages{${local.of_consumer},reason!=\"DEDUPE_CONFLICT\",reason!=\"DEAD_LETTERED\"}) > 0"
       reason   = "A parked message waits for a person, and for nobody else."
     }
     oldest-open = {
@@ -146,7 +146,10 @@ resource "google_monitoring_alert_policy" "inbox" {
 
 # Of its own subscription, so that a subscription that goes takes it along and no other alert changes.
 resource "google_monitoring_alert_policy" "subscription_gone" {
-  for_each = contains(var.alerts.disabled, "subscription-gone") ? {} : var.subscriptions
+  for_each = contains(var.alerts.disabled, "subscription-gone") ? {} : merge(
+    { for key, s in google_pubsub_subscription.push : key => s.name },
+    { dead-letter = google_pubsub_subscription.dead_letter.name },
+  )
 
   project               = var.project_id
   display_name          = "${var.name}: subscription-gone: ${each.key}"
@@ -158,7 +161,7 @@ resource "google_monitoring_alert_policy" "subscription_gone" {
   conditions {
     display_name = "subscription-gone"
     condition_prometheus_query_language {
-      query                     = "absent(pubsub_googleapis_com:subscription_num_undelivered_messages{subscription_id=${jsonencode(google_pubsub_subscription.push[each.key].name)}})"
+      query                     = "absent(pubsub_googleapis_com:subscription_num_undelivered_messages{subscription_id=${jsonencode(each.value)}})"
       duration                  = "1800s"
       disable_metric_validation = true
     }

@@ -5,7 +5,7 @@ locals {
     {
       title = "What waits for a person, and why?"
       unit  = "1"
-      lines = { "reason" = "sum by (reason) (inbox_parked_messages{${local.of_consumer}})" }
+      lines = { "reason" = "max by (reason) (inbox_parked_messages{${local.of_consumer}})" }
     },
     {
       title = "How old is the oldest open message, and the oldest attempt under way?"
@@ -76,8 +76,8 @@ locals {
       title = "Does the relay keep up?"
       unit  = "1"
       lines = {
-        "open"          = "sum(inbox_open_messages{${local.of_consumer}})"
-        "lanes"         = "sum by (state) (inbox_lanes{${local.of_consumer}})"
+        "open"          = "max(inbox_open_messages{${local.of_consumer}})"
+        "lanes"         = "max by (state) (inbox_lanes{${local.of_consumer}})"
         "runs a minute" = "60 * sum(rate(inbox_relay_runs_total{${local.of_consumer}}[10m]))"
       }
     },

@@ -16,6 +16,7 @@ SPANNER_DATABASE=$(tf output -raw database)
 INBOX_CONFIG=$(tf output -raw config)
 topic=$(tf output -raw topic)
 subscription=$(tf output -raw subscription)
+unset INBOX_CONFIG_FILE # of the shell's own: one configuration only
 export SPANNER_DATABASE INBOX_CONFIG
 ${GO:-go} run ./cmd/inboxctl migrate
 # Ten minutes: new grants take some to be known everywhere.

@@ -8,6 +8,12 @@ cd "$(dirname "$0")/.."
 deployment=${DEPLOYMENT:-terraform/examples/minimal}
 tf() { terraform -chdir="$deployment" "$@"; }
 
+tf init -input=false >/dev/null
+# A protected database is refused only when its turn comes, which is last: by then nothing would feed it any more.
+if [ "$(tf output -raw ephemeral)" != true ]; then
+	echo "refused: database and payloads are protected; apply with ephemeral = true first" >&2
+	exit 1
+fi
 if [ "${FORCE:-0}" != 1 ]; then
 	SPANNER_DATABASE=$(tf output -raw database)
 	export SPANNER_DATABASE

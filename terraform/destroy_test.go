@@ -18,6 +18,7 @@ const standIn = `#!/bin/sh
 echo "$*" >>"$SAID"
 case "$*" in
 *" output -raw database") printf '%s' "$SPANNER_OUTPUT" ;;
+*" output -raw ephemeral") printf '%s' "${EPHEMERAL:-true}" ;;
 *" output -raw "*) printf 'x' ;;
 esac
 `
@@ -64,6 +65,9 @@ func TestDestroyRefusesWhileMessagesAreOpenOrParked(t *testing.T) {
 		t.Errorf("no database: terraform was asked for %q:\n%s", asked, out)
 	}
 	message("PROCESSED")
+	if out, asked, ok := destroy("EPHEMERAL=false", "FORCE=1"); ok || strings.Contains(asked, " destroy") || !strings.Contains(out, "protected") {
+		t.Errorf("protected: terraform was asked for %q:\n%s", asked, out)
+	}
 	if out, asked, ok := destroy(); !ok || !strings.Contains(asked, " destroy -auto-approve") {
 		t.Errorf("nothing open: terraform was asked for %q:\n%s", asked, out)
 	}

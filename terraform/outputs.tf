@@ -43,6 +43,11 @@ output "push_service_account" {
   value       = google_service_account.push.email
 }
 
+output "ephemeral" {
+  description = "Whether a destroy is meant to take database and payloads along."
+  value       = var.ephemeral
+}
+
 output "outage_hours" {
   description = "How long the inbox can be down before Pub/Sub begins to dead-letter healthy messages, by subscription, in hours. They are not lost then: the dead-letter subscription keeps them for 31 days and brings them back."
   value       = { for key, s in local.outage_seconds : key => floor(s / 360) / 10 }

@@ -17,12 +17,13 @@ resource "google_spanner_database_iam_member" "relay" {
   depends_on = [module.database]
 }
 
-# Read, and set the custom time by which the bucket deletes.
+# Read, and set the custom time by which the bucket deletes. Without storage.objects.list Cloud Storage answers 403 for an
+# object that is not there, which would be taken for a missing permission and retried for ever.
 resource "google_project_iam_custom_role" "relay_payloads" {
   project     = var.project_id
   role_id     = "${replace(var.name, "-", "_")}_relay_payloads"
   title       = "${var.name}: read payloads and say when they may go"
-  permissions = ["storage.objects.get", "storage.objects.update"]
+  permissions = ["storage.objects.get", "storage.objects.list", "storage.objects.update"]
 }
 
 resource "google_storage_bucket_iam_member" "relay" {
@@ -31,12 +32,12 @@ resource "google_storage_bucket_iam_member" "relay" {
   member = "serviceAccount:${google_service_account.relay.email}"
 }
 
-# The senders' buckets that the configuration lists. The legacy role is the one that has storage.objects.get alone.
+# The senders' buckets that the configuration lists: get and, for the same reason, list.
 resource "google_storage_bucket_iam_member" "relay_claims" {
   for_each = local.claim_hosts
 
   bucket = each.value
-  role   = "roles/storage.legacyObjectReader"
+  role   = "roles/storage.objectViewer"
   member = "serviceAccount:${google_service_account.relay.email}"
 }
 

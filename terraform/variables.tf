@@ -257,6 +257,11 @@ variable "relay" {
     error_message = "relay.max_instances must be above relay.jobs (a late run overlaps the next), and relay.min_instances not above it."
   }
   validation {
+    # The alerts count runs over ten minutes.
+    condition     = can(regex("^\\*(/[1-5])? \\* \\* \\* \\*$", var.relay.schedule))
+    error_message = "relay.schedule must be every minute (* * * * *) up to every five (*/5 * * * *): the alerts take a longer silence for a failure."
+  }
+  validation {
     condition     = var.relay.attempt_deadline_seconds >= 15 && var.relay.attempt_deadline_seconds <= 1800
     error_message = "relay.attempt_deadline_seconds must be from 15 to 1800."
   }

@@ -22,3 +22,13 @@ output "config" {
   description = "The configuration that is deployed."
   value       = file(coalesce(var.config_file, "${path.module}/inbox.yaml"))
 }
+
+output "ephemeral" {
+  description = "Whether `make destroy` may take database and payloads along."
+  value       = module.inbox.ephemeral
+}
+
+output "dead_letter_subscription" {
+  description = "The dead-letter topic's own subscription."
+  value       = module.inbox.dead_letter_subscription
+}
