@@ -6,16 +6,17 @@ import (
 	"fmt"
 	"math"
 	"os"
+	"regexp"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 )
 
-var update = flag.Bool("update-cost", false, "write the tables of deploy.md anew, from prices.csv and load.csv")
+var update = flag.Bool("update-cost", false, "write the tables of deploy.md anew, from prices.csv, load.csv and bench/results.md")
 
 const (
-	costBegin = "<!-- written by `go test ./docs -run TestCost -update-cost`, from prices.csv and load.csv -->\n"
+	costBegin = "<!-- written by `go test ./docs -run TestCost -update-cost`, from prices.csv, load.csv and bench/results.md -->\n"
 	costEnd   = "<!-- end of what is written -->\n"
 )
 
@@ -52,13 +53,40 @@ const (
 	gb    = 1e6 // in KB
 )
 
-// bill is what a rate of messages a second takes in a month. The counts of commits are those of bench/results.md: one for
-// a new message; they are in spanner_rate.
-func bill(rate float64, in map[string]float64) []item {
+// counts are what bench/results.md has measured, a message.
+type counts struct{ receive, relay float64 }
+
+var (
+	// A new message is stored by one transaction without a read, so that its round trips are commits.
+	receiveCommits = regexp.MustCompile(`(?m)^\| receive: round trips of a new message +\| +([0-9.]+) \|`)
+	relayCommits   = regexp.MustCompile(`(?m)^\| relay: 1000 messages in 100 lanes: read-write commits a message +\| +([0-9.]+) \|`)
+)
+
+func measured(results string) (c counts, err error) {
+	for pattern, value := range map[*regexp.Regexp]*float64{receiveCommits: &c.receive, relayCommits: &c.relay} {
+		m := pattern.FindAllStringSubmatch(results, -1)
+		if len(m) != 1 {
+			return c, fmt.Errorf("bench/results.md has %d lines for %s", len(m), pattern)
+		}
+		if *value, err = strconv.ParseFloat(m[0][1], 64); err != nil || *value <= 0 {
+			return c, fmt.Errorf("bench/results.md: %s %v", m[0][0], err)
+		}
+	}
+	return c, nil
+}
+
+// spannerRate is how many messages a second 1000 processing units store and relay.
+func spannerRate(in map[string]float64, c counts) float64 {
+	return in["spanner_commits"] / (c.receive + c.relay)
+}
+
+// bill is what a rate of messages a second takes in a month.
+func bill(rate float64, in map[string]float64, c counts) []item {
 	instances := math.Max(math.Min(rate*in["receive_billed"], 1), rate*in["receive"]/in["receive_together"])
 	jobs := math.Max(1, math.Ceil(rate/in["relay_rate"]))
 	stored := rate * day * (in["processed"]*in["row"] + in["payload"]*in["message"]) / gb
-	units := math.Max(1000*rate/in["spanner_rate"], 1000*stored/in["spanner_full"])
+	committing, storing := 1000*rate/spannerRate(in, c), 1000*stored/in["spanner_full"]
+	units := math.Max(committing, storing)
 	step := 100.0
 	if units > 1000 {
 		step = 1000
@@ -70,7 +98,7 @@ func bill(rate float64, in map[string]float64) []item {
 		{"function requests", "a push a message", rate * month / 1e6, "requests"},
 		{"function CPU", fmt.Sprintf("%s receiving and %s relaying, 1 vCPU each", number(instances), number(jobs*in["relay_busy"])), busy * month, "cpu"},
 		{"function memory", "the same, 1 GiB each", busy * month, "memory"},
-		{"Spanner", fmt.Sprintf("%.0f processing units", units), units / 1000 * 730, "spanner"},
+		{"Spanner", fmt.Sprintf("%.0f processing units: %s for commits, %s for rows", units, number(committing), number(storing)), units / 1000 * 730, "spanner"},
 		{"rows", fmt.Sprintf("%s of ledger and payloads", size(stored)), stored, "rows"},
 		{"backups", fmt.Sprintf("%.0f copies of that", in["backups"]), stored * in["backups"], "backup"},
 		{"scheduler", fmt.Sprintf("jobs: %.0f", jobs), jobs, "scheduler"},
@@ -78,6 +106,8 @@ func bill(rate float64, in map[string]float64) []item {
 }
 
 func number(f float64) string { return strconv.FormatFloat(math.Round(f*10)/10, 'f', -1, 64) }
+
+func exact(f float64) string { return strconv.FormatFloat(f, 'f', -1, 64) }
 
 func size(gb float64) string {
 	if gb >= 1000 {
@@ -100,13 +130,21 @@ func dollars(f float64) string {
 func TestCostIsWhatThePricesAndTheLoadGive(t *testing.T) {
 	prices, priceRows := column(t, "prices.csv")
 	load, loadRows := column(t, "load.csv")
+	results, err := os.ReadFile("../bench/results.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := measured(string(results))
+	if err != nil {
+		t.Fatal(err)
+	}
 	var b strings.Builder
 	b.WriteString("\n| USD a month | at 1/s | at 100/s | at 10,000/s |\n|---|---:|---:|---:|\n")
 	rates := []float64{1, 100, 10_000}
 	var bills [3][]item
 	var totals [3]float64
 	for i, rate := range rates {
-		bills[i] = bill(rate, load)
+		bills[i] = bill(rate, load, c)
 	}
 	for line := range bills[0] {
 		fmt.Fprintf(&b, "| %s |", bills[0][line].what)
@@ -138,6 +176,10 @@ func TestCostIsWhatThePricesAndTheLoadGive(t *testing.T) {
 	for _, row := range loadRows {
 		fmt.Fprintf(&b, "| %s | %s %s | %s |\n", row[0], row[1], row[2], row[3])
 	}
+	b.WriteString("\n| measured, or follows | value | what it is |\n|---|---:|---|\n")
+	fmt.Fprintf(&b, "| receive_commits | %s a message | round trips of a new message, in bench/results.md |\n", exact(c.receive))
+	fmt.Fprintf(&b, "| relay_commits | %s a message | read-write commits a message, 1000 in 100 lanes, in bench/results.md |\n", exact(c.relay))
+	fmt.Fprintf(&b, "| spanner_rate | %s messages/s | on 1000 processing units: spanner_commits / (receive_commits + relay_commits) |\n", number(spannerRate(load, c)))
 	b.WriteString("\n")
 
 	text, err := os.ReadFile("deploy.md")
@@ -161,15 +203,39 @@ func TestCostIsWhatThePricesAndTheLoadGive(t *testing.T) {
 	}
 }
 
-// The one count that the bill stands on is measured: a new message is one commit.
-func TestTheBillStandsOnMeasuredRoundTrips(t *testing.T) {
+// Where commits and not rows decide how large Spanner is, each commit more is on the bill.
+func TestTheBillFollowsWhatIsMeasured(t *testing.T) {
+	load, _ := column(t, "load.csv")
+	load["spanner_full"] = math.Inf(1)
 	results, err := os.ReadFile("../bench/results.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"| receive: round trips of a new message", "read-write commits a message"} {
-		if !strings.Contains(string(results), want) {
-			t.Errorf("bench/results.md has no line %q", want)
+	spanner := func(results string) float64 {
+		t.Helper()
+		c, err := measured(results)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, it := range bill(10_000, load, c) {
+			if it.price == "spanner" {
+				return it.amount
+			}
+		}
+		t.Fatal("Spanner is not on the bill")
+		return 0
+	}
+	now := spanner(string(results))
+	for _, pattern := range []*regexp.Regexp{receiveCommits, relayCommits} {
+		at := pattern.FindStringSubmatchIndex(string(results))
+		value, err := strconv.ParseFloat(string(results[at[2]:at[3]]), 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		more := spanner(string(results[:at[2]]) + exact(value+1) + string(results[at[3]:]))
+		// One commit a message: so many processing units for 730 hours, in whole thousands.
+		if want := 10_000 / load["spanner_commits"] * 730; math.Abs(more-now-want) > 730 {
+			t.Errorf("one commit more of %s costs %s more, want about %s", pattern, number(more-now), number(want))
 		}
 	}
 }

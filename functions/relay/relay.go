@@ -44,13 +44,16 @@ func Options(lookup config.Lookup, w io.Writer) funcserver.Options {
 	env, _ := config.LoadRelayEnv(lookup)
 	observe, _ := config.LoadTelemetryEnv(lookup)
 	log := telemetry.NewLogger(w, telemetry.Options{ProjectID: env.ProjectID, Revision: env.Revision, Level: observe.LogLevel, Sample: true})
-	var watch *telemetry.Relay // made by Build
+	var watch *telemetry.Relay // made by Build, as ending is
+	var ending context.Context
 	answered := func(r *http.Request, _ int) {
-		if watch != nil && !wiring.IsHealth(r) {
+		// A process that is told to end exports at its end: its time is too short to do it twice.
+		if watch != nil && ending.Err() == nil && !wiring.IsHealth(r) {
 			watch.Flush(r.Context(), watch.EndSpacing(), flushWait)
 		}
 	}
 	return funcserver.Options{Name: Name, Lookup: lookup, Logger: log, Answered: answered, Build: func(f *funcserver.Function) (http.Handler, error) {
+		ending = f.Draining()
 		env, envErr := config.LoadRelayEnv(lookup)
 		observe, observeErr := config.LoadTelemetryEnv(lookup)
 		cfg, cfgErr := config.Load(lookup)

@@ -61,7 +61,7 @@ func TestACollectorThatIsDownOrHangsChangesNoAnswer(t *testing.T) {
 	const pushes = 60
 	release := make(chan struct{})
 	t.Cleanup(func() { close(release) })
-	times := map[string]time.Duration{}
+	times, firsts := map[string]time.Duration{}, map[string]time.Duration{}
 	for _, c := range []struct {
 		name string
 		set  func(w *observedWorld)
@@ -82,8 +82,10 @@ func TestACollectorThatIsDownOrHangsChangesNoAnswer(t *testing.T) {
 		w := newObservedWorld(t, map[string]string{"OTEL_METRIC_EXPORT_INTERVAL": "3600000", "OTEL_TRACES_SAMPLER_ARG": "0"})
 		c.set(w)
 		w.receive = w.instance(receiveOptions)
-		w.store(observed{id: "first", typ: "Order", key: "first"}) // makes the clients, and begins the interval's export
 		began := time.Now()
+		w.store(observed{id: "first", typ: "Order", key: "first"}) // makes the clients, and begins the interval's export
+		firsts[c.name] = time.Since(began)
+		began = time.Now()
 		for i := range pushes {
 			w.store(observed{id: fmt.Sprint(i), typ: "Order", key: fmt.Sprint("K", i)})
 		}
@@ -97,6 +99,10 @@ func TestACollectorThatIsDownOrHangsChangesNoAnswer(t *testing.T) {
 		if got := strings.Count(w.logs.String(), "telemetry was not exported"); got > 1 {
 			t.Errorf("%s: a failed export is logged %d times a minute, want once at most", c.name, got)
 		}
+	}
+	// The answer that begins the export gives it up long before the export itself ends, which is after five seconds.
+	if waited := firsts["with one that hangs"] - firsts["without telemetry"]; waited > 3*time.Second {
+		t.Errorf("an answer has waited %v for an export that hangs", waited)
 	}
 	for name, took := range times {
 		t.Logf("%d receives %s: %v", pushes, name, took.Round(time.Millisecond))

@@ -126,14 +126,17 @@ func PlanSettle(req SettleRequest, now, latest time.Time, lanes map[string]Lane,
 				continue
 			}
 			if again && row.Status == m.Status && row.Attempts == m.Attempts {
+				if m.Status.Finished() {
+					m.ProcessedAt = latest // what was written then is not read again; it was moments ago
+				}
 				r.Message = &m
 				plan.Settled = append(plan.Settled, r)
 				continue
 			}
-			plan.Late = append(plan.Late, m.ID)
 			if r.Verdict == "" {
-				continue // nothing was sent, so there is nothing to keep
+				continue // nothing was sent: there is no result that could be late
 			}
+			plan.Late = append(plan.Late, m.ID)
 			record := AttemptRecord{Number: r.Number, StartedAt: r.StartedAt, EndedAt: r.EndedAt,
 				Verdict: r.Verdict, Engine: r.Engine, Owner: ls.Lane.LeaseOwner}
 			if r.Attempt != nil {

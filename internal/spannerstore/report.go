@@ -12,6 +12,9 @@ import (
 	"github.com/pubsub-inbox/pubsub-inbox/internal/inbox"
 )
 
+// reporterLimit bounds the transaction that takes the reporter's lease. It is well below what a claim may take.
+const reporterLimit = 1500 * time.Millisecond
+
 // TakeReporter takes or renews the right to report on a consumer, until lease from now. Where another owner has it, held
 // is false and wait says for how long it still has. It writes only what it takes: one read, and one read-write
 // transaction for the owner.
@@ -30,6 +33,9 @@ func (s *Store) TakeReporter(ctx context.Context, consumer, owner string, lease 
 	if left := until.Sub(clock.Earliest(s.now())); has != owner && left > 0 {
 		return false, left, nil
 	}
+	// It holds up claims and settlements of the process: so it is short, or tried again later.
+	ctx, cancel := context.WithTimeout(ctx, reporterLimit)
+	defer cancel()
 	_, err = s.write(ctx, "inbox-report", func(ctx context.Context, txn *spanner.ReadWriteTransaction) error {
 		held, wait = false, 0
 		has, until, err := readReporter(ctx, txn, consumer)
@@ -249,19 +255,15 @@ func (r *reporting) lanes(ctx context.Context) error {
 		}
 	}
 	r.report.Lanes.Due, r.report.Lanes.Leased = min(len(waiting), r.MaxOpen), min(len(leased), r.MaxOpen)
-	stopped := r.ReadWithOptions(ctx, "Lanes", within(spanner.Key{r.Consumer}), []string{"Stopped"},
-		&spanner.ReadOptions{Index: "LanesStopped", Limit: r.MaxOpen, RequestTag: "inbox-report"})
-	return stopped.Do(func(row *spanner.Row) error {
-		var why string
-		err := row.Columns(&why)
-		switch why {
-		case inbox.StoppedBlocked:
-			r.report.Lanes.Blocked++
-		case inbox.StoppedHeld:
-			r.report.Lanes.Held++
+	for why, count := range map[string]*int{inbox.StoppedBlocked: &r.report.Lanes.Blocked, inbox.StoppedHeld: &r.report.Lanes.Held} {
+		stopped := r.ReadWithOptions(ctx, "Lanes", within(spanner.Key{r.Consumer, why}), []string{"LaneId"},
+			&spanner.ReadOptions{Index: "LanesStopped", Limit: r.MaxOpen, RequestTag: "inbox-report"})
+		err := stopped.Do(func(*spanner.Row) error { *count++; return nil })
+		if err != nil {
+			return err
 		}
-		return err
-	})
+	}
+	return nil
 }
 
 // scanned reads an index of lanes, and where there are too many the oldest of each shard.

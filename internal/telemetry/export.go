@@ -163,7 +163,8 @@ func (e *Export) startTraces(res *resource.Resource) error {
 		return fmt.Errorf("make the exporter of traces: %w", err)
 	}
 	e.traces = sdktrace.NewTracerProvider(sdktrace.WithResource(res), sdktrace.WithSampler(&sampler{ratio: e.o.SampleRatio, rng: e.o.Rand}),
-		sdktrace.WithBatcher(exporter, sdktrace.WithExportTimeout(exportTimeout)))
+		sdktrace.WithBatcher(exporter, sdktrace.WithExportTimeout(exportTimeout),
+			sdktrace.WithBatchTimeout(24*time.Hour))) // not by its own timer: Flush does it, within a request
 	e.tracer = e.traces.Tracer(scopeName)
 	return nil
 }

@@ -160,7 +160,7 @@ var (
 		Action:  "Close to the engine's `timeout`: the engine."})
 	claimSeconds = row(Metric{Name: "inbox_claim_seconds", Kind: Histogram, Unit: "s", By: byRelay, buckets: shortSeconds,
 		Labels:  []string{labelConsumer},
-		Meaning: "Time of a transaction that claims, whatever it found.",
+		Meaning: "Time of a claim that was committed, whatever it found. One that fails is an error in the log.",
 		Action:  "Above a second: Spanner's latency, or relays that get in each other's way."})
 	settleSeconds = row(Metric{Name: "inbox_settle_seconds", Kind: Histogram, Unit: "s", By: byRelay, buckets: shortSeconds,
 		Labels:  []string{labelConsumer},

@@ -43,7 +43,11 @@ func (r *Relay) Attempt(ctx context.Context, m *inbox.Message, engine, publisher
 	ctx, span := r.startAttempt(ctx, publisher)
 	span.SetAttributes(attribute.String("inbox.id", m.ID), attribute.String("inbox.route", m.Route), attribute.String("inbox.engine", engine),
 		attribute.Int64("inbox.attempt", m.Attempts))
-	return ctx, traceParent(span.SpanContext()), func(verdict string) {
+	engineSees := publisher // nobody could follow a span that is not exported
+	if span.SpanContext().IsSampled() || publisher == "" {
+		engineSees = traceParent(span.SpanContext())
+	}
+	return ctx, engineSees, func(verdict string) {
 		span.SetAttributes(attribute.String("inbox.verdict", verdict))
 		span.End()
 	}

@@ -37,7 +37,8 @@ type ReportStore interface {
 }
 
 // Reporter keeps the gauges of one process. They are exported only while the process holds the reporter's lease: of all
-// processes of a consumer one at a time, so that no old value stands beside the new one.
+// processes of a consumer one at a time, so that no two write at once. After a change the last value of the one before can
+// still be seen for some minutes, as with every series that ends.
 type Reporter struct {
 	e       *Export
 	store   ReportStore

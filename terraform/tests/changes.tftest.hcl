@@ -1,5 +1,5 @@
 # What an apply touches when nothing, one subscription, or the source and configuration change. The plans are read by
-# terraform/internal/check, from `terraform test -json -verbose`.
+# TestAPlanTouchesWhatHasChangedAndNothingElse in checks_test.go, from `terraform test -json -verbose`.
 
 mock_provider "google" {
   source = "./tests/mocks"

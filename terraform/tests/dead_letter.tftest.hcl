@@ -74,4 +74,25 @@ run "dead_letters_arrive" {
     google_pubsub_subscription.dead_letter.push_config[0].oidc_token[0].service_account_email == module.receive.environment.PUSH_SERVICE_ACCOUNTS)
     error_message = "Dead letters are pushed to /dead-letter, with the identity and audience that the function expects."
   }
+  assert {
+    # 20 s for a cold start; Pub/Sub takes 10 to 600 s.
+    condition = (google_pubsub_subscription.dead_letter.ack_deadline_seconds >= module.receive.settings.timeout_seconds + 20 &&
+    google_pubsub_subscription.dead_letter.ack_deadline_seconds >= 10 && google_pubsub_subscription.dead_letter.ack_deadline_seconds <= 600)
+    error_message = "The ack deadline holds the slowest answer after a cold start, and is one that Pub/Sub takes."
+  }
+}
+
+run "a_slow_receive_has_longer_for_a_dead_letter" {
+  command = plan
+
+  variables {
+    receive       = { timeout_seconds = 100 }
+    subscriptions = { orders = { ack_deadline_seconds = 120 } }
+  }
+  assert {
+    # 20 s for a cold start; Pub/Sub takes 10 to 600 s.
+    condition = (google_pubsub_subscription.dead_letter.ack_deadline_seconds >= module.receive.settings.timeout_seconds + 20 &&
+    google_pubsub_subscription.dead_letter.ack_deadline_seconds >= 10 && google_pubsub_subscription.dead_letter.ack_deadline_seconds <= 600)
+    error_message = "The ack deadline holds the slowest answer after a cold start, and is one that Pub/Sub takes."
+  }
 }

@@ -109,8 +109,8 @@ run "everybody_may_do_what_they_must_and_nothing_else" {
   }
   assert {
     condition = (google_project_iam_custom_role.receive_payloads.permissions == toset(["storage.objects.create", "storage.objects.get", "storage.objects.delete"]) &&
-    google_project_iam_custom_role.relay_payloads.permissions == toset(["storage.objects.get", "storage.objects.update"]))
-    error_message = "Receive puts payloads and replaces them by a new generation; the relay reads them and sets their custom time."
+    google_project_iam_custom_role.relay_payloads.permissions == toset(["storage.objects.get", "storage.objects.list", "storage.objects.update"]))
+    error_message = "Receive puts payloads and replaces them by a new generation; the relay reads them, learns that one is gone, and sets their custom time."
   }
   assert {
     condition = (google_storage_bucket_iam_member.receive.role == google_project_iam_custom_role.receive_payloads.id &&
@@ -124,9 +124,10 @@ run "everybody_may_do_what_they_must_and_nothing_else" {
     error_message = "No person is let in unasked."
   }
   assert {
-    condition = (google_storage_bucket_iam_member.relay_claims["sender-reports"].role == "roles/storage.legacyObjectReader" &&
+    # Who may not list is answered 403 for an object that is not there, as for one that is forbidden.
+    condition = (google_storage_bucket_iam_member.relay_claims["sender-reports"].role == "roles/storage.objectViewer" &&
     google_storage_bucket_iam_member.relay_claims["sender-reports"].member == "serviceAccount:inbox-relay@demo.iam.gserviceaccount.com")
-    error_message = "The relay alone reads senders' objects, and lists nothing."
+    error_message = "The relay alone reads senders' objects, and learns which are gone."
   }
   assert {
     condition = (keys(google_secret_manager_secret_iam_member.config) == ["receive", "relay"] &&

@@ -133,3 +133,44 @@ run "durations_are_read_as_the_functions_read_them" {
     error_message = "A day and a half is two whole days: never earlier than promised."
   }
 }
+
+run "alerts_reach_somebody_and_say_what_to_do" {
+  command = plan
+
+  variables {
+    alerts = {
+      notification_channels  = ["projects/demo/notificationChannels/1", "projects/demo/notificationChannels/2"]
+      runbook_url            = "https://runbooks.example/inbox"
+      oldest_open_seconds    = 11
+      oldest_unacked_seconds = 12
+      backlog_messages       = 13
+      redelivery_percent     = 14
+      disabled               = ["parked"]
+    }
+  }
+  assert {
+    condition = alltrue([for p in concat(values(google_monitoring_alert_policy.inbox), values(google_monitoring_alert_policy.subscription_gone)) :
+    p.notification_channels == tolist(["projects/demo/notificationChannels/1", "projects/demo/notificationChannels/2"])])
+    error_message = "Each alert has all notification channels."
+  }
+  assert {
+    condition = alltrue(concat(
+      [for name, p in google_monitoring_alert_policy.inbox : p.documentation[0].links[0].url == "https://runbooks.example/inbox#${name}" && p.conditions[0].display_name == name],
+      [for p in google_monitoring_alert_policy.subscription_gone : p.documentation[0].links[0].url == "https://runbooks.example/inbox#subscription-gone" && p.conditions[0].display_name == "subscription-gone"],
+    ))
+    error_message = "Each alert links its own runbook."
+  }
+  assert {
+    condition     = keys(google_monitoring_alert_policy.subscription_gone) == ["dead-letter", "invoices", "orders"]
+    error_message = "Each subscription has its alert, that of the dead letters too."
+  }
+  assert {
+    condition = alltrue([for name, limit in { oldest-open = 11, oldest-unacked = 12, backlog = 13, redeliveries = 14 } :
+    alltrue([for branch in split(" or ", google_monitoring_alert_policy.inbox[name].conditions[0].condition_prometheus_query_language[0].query) : endswith(branch, " > ${limit}")])])
+    error_message = "Thresholds are the inputs."
+  }
+  assert {
+    condition     = !contains(keys(google_monitoring_alert_policy.inbox), "parked") && length(google_monitoring_alert_policy.inbox) >= 14
+    error_message = "What is disabled is not there, and everything else is."
+  }
+}
