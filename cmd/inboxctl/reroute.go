@@ -14,6 +14,7 @@ import (
 	"github.com/pubsub-inbox/pubsub-inbox/internal/config"
 	"github.com/pubsub-inbox/pubsub-inbox/internal/inbox"
 	"github.com/pubsub-inbox/pubsub-inbox/internal/pushmsg"
+	"github.com/pubsub-inbox/pubsub-inbox/internal/receiver"
 	"github.com/pubsub-inbox/pubsub-inbox/internal/routing"
 	"github.com/pubsub-inbox/pubsub-inbox/internal/spannerstore"
 )
@@ -173,22 +174,10 @@ func readAgain(to *spannerstore.Rerouted, stored []byte) error {
 	if err != nil {
 		return fmt.Errorf("it is still unreadable: %w", err)
 	}
-	if e.Unreadable != "" {
-		return errors.New("it is still unreadable: " + e.Unreadable)
+	if why := receiver.Unstorable(e); why != "" {
+		return errors.New("it is still unreadable: " + why)
 	}
-	size := 0
-	for name, value := range e.Attributes {
-		size += len(name) + len(value)
-	}
-	if size > inbox.MaxAttributes {
-		return fmt.Errorf("it is still unreadable: the attributes take %d bytes; %d are the limit", size, inbox.MaxAttributes)
-	}
-	to.Content, to.Body = true, e.Data
-	for name, value := range e.Attributes {
-		if strings.EqualFold(name, "content-type") && len(value) <= 256 {
-			to.ContentType = value
-		}
-	}
+	to.Content, to.Body, to.ContentType = true, e.Data, receiver.ContentType(e.Attributes)
 	m := &to.Message
 	m.OrderingKey, m.PublishedAt, m.TraceParent = e.OrderingKey, e.PublishTime, e.TraceParent()
 	if m.FromDeadLetter {

@@ -297,19 +297,6 @@ func (s *Store) renew(ctx context.Context, handle *storage.ObjectHandle, o inbox
 	return o, nil
 }
 
-// Delete removes this generation of o.
-func (s *Store) Delete(ctx context.Context, o inbox.Object) error {
-	client, err := s.connect(ctx)
-	if err != nil {
-		return err
-	}
-	err = client.Bucket(o.Bucket).Object(o.Name).If(storage.Conditions{GenerationMatch: o.Generation}).Delete(ctx)
-	if err != nil && !errors.Is(classify(err), inbox.ErrObjectMissing) {
-		return fmt.Errorf("delete %s: %w", o.Pinned(), classify(err))
-	}
-	return nil
-}
-
 // List calls each for up to limit objects of bucket whose names begin with prefix, in the order of their names, those after
 // the name after. It returns the last name that it met, or an empty one at the end of the bucket.
 func (s *Store) List(ctx context.Context, bucket, prefix, after string, limit int, each func(inbox.FoundObject) error) (last string, err error) {

@@ -277,3 +277,18 @@ func TestC034AnExpiredLeaseShows(t *testing.T) {
 		t.Errorf("the attempts are %v, want the lost one", got)
 	}
 }
+
+func TestHeldLanesAreCountedHoweverManyAreBlocked(t *testing.T) {
+	w := newRelayWorld(t)
+	for n, stands := range []string{"NULL, 'BLOCKED'", "NULL, 'BLOCKED'", "NULL, 'BLOCKED'", "'alice', NULL"} {
+		w.sql(fmt.Sprintf("INSERT INTO Lanes (LaneId, Consumer, Shard, HeldBy, WhyNotDue) VALUES ('%d', @consumer, 0, %s)", n, stands),
+			map[string]any{"consumer": reportRequest().Consumer})
+	}
+	store, _ := w.store(time.Now)
+	req := reportRequest()
+	req.MaxOpen = 2
+	got, err := store.Report(t.Context(), req)
+	if err != nil || got.Lanes.Blocked != 2 || got.Lanes.Held != 1 {
+		t.Errorf("%+v, %v", got.Lanes, err)
+	}
+}

@@ -99,14 +99,17 @@ func TestC066TheTraceOfThePublisherReachesTheEngine(t *testing.T) {
 	}
 }
 
+// Also of an attempt that is not sampled: nobody could follow a span of ours that is not exported.
 func TestWithoutTracesTheEngineGetsThePublishersContext(t *testing.T) {
-	w := newObservedWorld(t, map[string]string{"OTEL_TRACES_EXPORTER": "none"})
-	context := "00-" + publisherTrace + "-" + publisherSpan + "-01"
-	w.store(observed{id: "1", typ: "Order", key: "A", more: map[string]string{"googclient_traceparent": context}})
-	w.run()
-	calls := w.engine.sent("1")
-	if len(calls) != 1 || calls[0].Get("Traceparent") != context {
-		t.Errorf("the engine was sent %v, want the publisher's context %s", calls, context)
+	for name, value := range map[string]string{"OTEL_TRACES_EXPORTER": "none", "OTEL_TRACES_SAMPLER_ARG": "0.000001"} {
+		w := newObservedWorld(t, map[string]string{name: value})
+		context := "00-" + publisherTrace + "-" + publisherSpan + "-01"
+		w.store(observed{id: "1", typ: "Order", key: "A", more: map[string]string{"googclient_traceparent": context}})
+		w.run()
+		calls := w.engine.sent("1")
+		if len(calls) != 1 || calls[0].Get("Traceparent") != context {
+			t.Errorf("%s=%s: the engine was sent %v, want the publisher's context %s", name, value, calls, context)
+		}
 	}
 }
 

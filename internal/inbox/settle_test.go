@@ -504,3 +504,28 @@ func TestOneLanesTroubleIsNotAnothers(t *testing.T) {
 		t.Errorf("lanes written: %+v, want b", p.Lanes)
 	}
 }
+
+// The answer to the first commit was lost: what it wrote is counted now, and its object marked, with a time.
+func TestWhatAnEarlierTryHasFinishedHasItsTime(t *testing.T) {
+	s := newSettle()
+	m := &inbox.Message{ID: "a", LaneID: "l", Status: inbox.Processing, Attempts: 1}
+	s.lane("l", true, []*inbox.Message{m}, done(m, inbox.Processed))
+	s.stored["a"] = inbox.Stored{Status: inbox.Processed, Attempts: 1}
+	s.again = true
+	plan := s.plan()
+	if len(plan.Settled) != 1 || !plan.Settled[0].Message.ProcessedAt.Equal(latest) {
+		t.Errorf("settled %+v", plan.Settled)
+	}
+}
+
+func TestWhatWasNotStartedIsNoLateResult(t *testing.T) {
+	s := newSettle()
+	m := &inbox.Message{ID: "a", LaneID: "l", Status: inbox.Processing, Attempts: 1}
+	given := done(m, inbox.Received)
+	given.Verdict, given.Attempt = "", nil
+	s.lane("l", true, []*inbox.Message{m}, given)
+	s.stored["a"] = inbox.Stored{Status: inbox.Retrying, Attempts: 2}
+	if plan := s.plan(); len(plan.Late) != 0 || len(plan.Attempts) != 0 {
+		t.Errorf("late %v, attempts %v", plan.Late, plan.Attempts)
+	}
+}

@@ -81,7 +81,7 @@ func (r *Receiver) deadLetter(letter *pushmsg.Envelope, body []byte) (*inbox.Arr
 	if err != nil || attempts < 0 {
 		attempts = 0
 	}
-	if why := unstorable(&e); why != "" {
+	if why := Unstorable(&e); why != "" {
 		a := r.safeForm(&e, body, why)
 		r.address(&a.Message, &e, attempts, false)
 		return a, &e

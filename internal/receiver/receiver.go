@@ -312,14 +312,14 @@ func (r *Receiver) stored(ctx context.Context, m *inbox.Message, e *pushmsg.Enve
 
 // arrival makes a row of an envelope. Every value fits its column.
 func (r *Receiver) arrival(e *pushmsg.Envelope, body []byte) *inbox.Arrival {
-	if why := unstorable(e); why != "" {
+	if why := Unstorable(e); why != "" {
 		return r.safeForm(e, body, why)
 	}
 	return r.arrivalBy(e, r.decide(e))
 }
 
-// unstorable says why a message cannot be kept as a message, but only as the request that it came in.
-func unstorable(e *pushmsg.Envelope) string {
+// Unstorable says why a message cannot be kept as a message, but only as the request that it came in.
+func Unstorable(e *pushmsg.Envelope) string {
 	if e.Unreadable != "" {
 		return e.Unreadable
 	}
@@ -342,7 +342,7 @@ func (r *Receiver) arrivalBy(e *pushmsg.Envelope, d routing.Decision) *inbox.Arr
 	a := r.transport(e)
 	m := &a.Message
 	a.Body = e.Data
-	a.ContentType = contentType(e.Attributes)
+	a.ContentType = ContentType(e.Attributes)
 	m.Attributes, m.TraceParent = e.Attributes, e.TraceParent()
 	m.ContentSHA256 = inbox.ContentSHA256(e.Data, e.Attributes)
 	m.PayloadSHA256, m.PayloadBytes = inbox.SHA256(e.Data), int64(len(e.Data))
@@ -402,9 +402,9 @@ func (r *Receiver) safeForm(e *pushmsg.Envelope, body []byte, why string) *inbox
 	return a
 }
 
-// contentType takes the payload's type from the attribute that the CloudEvents Pub/Sub binding and many publishers use.
+// ContentType takes the payload's type from the attribute that the CloudEvents Pub/Sub binding and many publishers use.
 // https://github.com/cloudevents/spec/blob/main/cloudevents/bindings/http-protocol-binding.md
-func contentType(attributes map[string]string) string {
+func ContentType(attributes map[string]string) string {
 	for name, value := range attributes {
 		if strings.EqualFold(name, "content-type") && len(value) <= 256 {
 			return value
