@@ -205,6 +205,7 @@ func (r *reader) expression(into *Expr, use expr.Use) field {
 			r.fault(path, "claim is known only when an attempt is made, to message and variables; read the reference from payload or attributes here")
 		}
 		into.program = program
+		r.lintDivisions(n, path, program)
 	}
 }
 
@@ -245,6 +246,7 @@ func (r *reader) readMessage(n *node, path string, message *Message) {
 		return
 	}
 	message.Expr.program = program
+	r.lintDivisions(n, path, program)
 }
 
 const maxMessageName = 256

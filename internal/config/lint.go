@@ -140,6 +140,15 @@ func (r *reader) lintOrder(path string, route *Route) {
 	}
 }
 
+// lintDivisions warns of quotients whose fraction depends on the message.
+func (r *reader) lintDivisions(n *node, path string, program *expr.Program) {
+	for _, at := range program.Divisions() {
+		line, column := r.place(n, at.Line, at.Column)
+		r.warnAt(line, column, path, "this division has no fraction where both numbers are whole (7 / 2 is 3), and has one otherwise "+
+			"(7.5 / 2 is 3.75): write a number with a point, or double(...), to keep it always, and int(...) around both to drop it always")
+	}
+}
+
 func (r *reader) lintCorrelation(path string, route *Route, cfg *Config) {
 	name := cfg.Engines[route.Engine].Flowable.CorrelationVariable
 	for _, v := range route.Variables {

@@ -43,8 +43,11 @@ func (r *reader) fault(path, format string, args ...any) {
 
 func (r *reader) warn(path, format string, args ...any) {
 	line, column := r.at(path)
-	r.warnings = append(r.warnings, Warning{File: r.file, Line: line, Column: column, Path: path,
-		Message: fmt.Sprintf(format, args...)})
+	r.warnAt(line, column, path, fmt.Sprintf(format, args...))
+}
+
+func (r *reader) warnAt(line, column int, path, message string) {
+	r.warnings = append(r.warnings, Warning{File: r.file, Line: line, Column: column, Path: path, Message: message})
 }
 
 func (r *reader) at(path string) (line, column int) {

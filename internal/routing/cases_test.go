@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/goccy/go-yaml"
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/pubsub-inbox/pubsub-inbox/internal/config"
@@ -271,5 +272,40 @@ sequence: int(payload.eventTimeMillis)`
 	r = router(t, subscriptions, "name: tests\nmatch: has(payload.testNotification)\nmessage: TestNotification")
 	if d := r.Route(inputs[0]); d.Route != "tests" || d.Park != "" {
 		t.Errorf("with a route of its own: got %+v", d)
+	}
+}
+
+func TestC094AnAmountIsWhatItIsHoweverItWasWritten(t *testing.T) {
+	text, err := os.ReadFile("testdata/C094.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	routes, _, ok := strings.Cut(string(text), "messages:")
+	if !ok {
+		t.Fatal("the case has no messages")
+	}
+	cfg, _, err := config.Parse("c.yaml", []byte("consumer: c\nengines: {sink: {kind: http, url: 'https://e.example', idempotent: true}}\n"+routes))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var c struct {
+		Messages []struct{ Kind, Data, Expect string }
+	}
+	if err := yaml.Unmarshal(text, &c); err != nil || len(c.Messages) != 9 {
+		t.Fatalf("%v: %d messages", err, len(c.Messages))
+	}
+	for _, m := range c.Messages {
+		in := Input{MessageID: "1", Subscription: "s", Attributes: map[string]string{"kind": m.Kind}, Payload: []byte(m.Data)}
+		call, err := r.Call(r.Route(in).Route, in, "", "")
+		if got := call.Message; err != nil || (m.Kind == "order" && got != m.Expect) {
+			t.Errorf("%s %s: got %s, %v, want %s", m.Kind, m.Data, got, err, m.Expect)
+		}
+		if got := string(call.Variables["v"]); m.Kind != "order" && got != m.Expect {
+			t.Errorf("%s %s: got %s, want %s", m.Kind, m.Data, got, m.Expect)
+		}
 	}
 }

@@ -2,6 +2,7 @@ package expr
 
 import (
 	"cel.dev/cel-go/common/operators"
+	"cel.dev/cel-go/common/overloads"
 	"cel.dev/cel-go/common/types"
 	"cel.dev/cel-go/common/types/ref"
 	"cel.dev/cel-go/common/types/traits"
@@ -9,34 +10,96 @@ import (
 )
 
 // exact replaces CEL's comparing and calculating nodes. CEL asks the left operand, and its own types know nothing of
-// number: 1.5 == payload.x would be false for an x of 1.5. Mixed numbers compare exactly here, on either side.
-func exact(node interpreter.InterpretableV2) (interpreter.InterpretableV2, error) {
-	call, ok := node.(interpreter.InterpretableCall)
-	if !ok || len(call.Args()) != 2 {
+// number: 1.5 == payload.x would be false for an x of 1.5. Mixed numbers compare and calculate exactly here, on either
+// side. What is in plain is handed on by its value, so that no function can tell 7.0 from 7.
+func exact(plain map[int64]func(ref.Val) ref.Val) interpreter.InterpretableDecoratorV2 {
+	return func(node interpreter.InterpretableV2) (interpreter.InterpretableV2, error) {
+		if call, ok := node.(interpreter.InterpretableCall); ok {
+			node = exactCall(call)
+		}
+		if change := plain[node.ID()]; change != nil {
+			return interpreter.NewCall(node.ID(), "@value", "", []interpreter.InterpretableV2{node},
+				func(args ...ref.Val) ref.Val { return change(args[0]) }), nil
+		}
 		return node, nil
 	}
-	var do func(l, r ref.Val) ref.Val
+}
+
+func exactCall(call interpreter.InterpretableCall) interpreter.InterpretableV2 {
+	replace := func(do func(args ...ref.Val) ref.Val) interpreter.InterpretableV2 {
+		return interpreter.NewCall(call.ID(), call.Function(), call.OverloadID(), call.Args(), do)
+	}
+	switch len(call.Args()) {
+	case 1:
+		if call.Function() == operators.Negate {
+			return replace(func(args ...ref.Val) ref.Val { return negate(args[0]) })
+		}
+		if to := conversions[call.Function()]; to != nil {
+			return replace(func(args ...ref.Val) ref.Val { return convert(args[0], to) })
+		}
+		return call
+	case 2:
+	default:
+		return call
+	}
+	binary := func(do func(l, r ref.Val) ref.Val) interpreter.InterpretableV2 {
+		return replace(func(args ...ref.Val) ref.Val { return do(args[0], args[1]) })
+	}
 	switch function := call.Function(); function {
 	case operators.Equals:
-		do = equal
+		return binary(equal)
 	case operators.NotEquals:
-		do = func(l, r ref.Val) ref.Val {
+		return binary(func(l, r ref.Val) ref.Val {
 			if same, ok := equal(l, r).(types.Bool); ok {
 				return !same
 			}
 			return equal(l, r)
-		}
+		})
 	case operators.Less, operators.LessEquals, operators.Greater, operators.GreaterEquals:
-		do = func(l, r ref.Val) ref.Val { return relation(function, l, r) }
-	case operators.Add, operators.Subtract, operators.Multiply, operators.Divide:
-		do = func(l, r ref.Val) ref.Val { return arithmetic(function, l, r) }
+		return binary(func(l, r ref.Val) ref.Val { return relation(function, l, r) })
+	case operators.Add, operators.Subtract, operators.Multiply, operators.Divide, operators.Modulo:
+		// The overload is that of the static types: one of doubles says that the expression computes with fractions.
+		fraction := call.OverloadID() == overloads.DivideDouble
+		return binary(func(l, r ref.Val) ref.Val { return calculate(function, l, r, fraction) })
 	case operators.In, operators.OldIn:
-		do = contains
-	default:
-		return node, nil
+		return binary(contains)
 	}
-	return interpreter.NewCall(call.ID(), call.Function(), call.OverloadID(), call.Args(),
-		func(args ...ref.Val) ref.Val { return do(args[0], args[1]) }), nil
+	return call
+}
+
+// conversions are replaced because CEL's own look for the type that was inferred, and a result such as 2.0 * payload.x is an
+// integer for some messages.
+var conversions = map[string]ref.Type{
+	overloads.TypeConvertString: types.StringType, overloads.TypeConvertInt: types.IntType,
+	overloads.TypeConvertUint: types.UintType, overloads.TypeConvertDouble: types.DoubleType,
+}
+
+func convert(v ref.Val, to ref.Type) ref.Val {
+	if to != types.StringType {
+		v = byValue(v)
+	}
+	switch v.(type) {
+	case traits.Lister, traits.Mapper, types.Null:
+		return types.NewErr("no such overload")
+	case types.Bool:
+		if to != types.StringType {
+			return types.NewErr("no such overload")
+		}
+	}
+	return v.ConvertToType(to)
+}
+
+func negate(v ref.Val) ref.Val {
+	if _, ok := numeric(v); ok {
+		if d, ok := v.(types.Double); ok {
+			return d.Negate()
+		}
+		return calculate(operators.Subtract, types.Int(0), v, false)
+	}
+	if v, ok := v.(traits.Negater); ok {
+		return v.Negate()
+	}
+	return types.NewErr("no such overload")
 }
 
 // equal is CEL's equality, with exact numbers at every depth.
@@ -117,7 +180,7 @@ func contains(v, in ref.Val) ref.Val {
 		}
 		return types.False
 	case traits.Container:
-		return in.Contains(v)
+		return in.Contains(byValue(v))
 	}
 	return types.NewErr("no such overload")
 }
@@ -171,35 +234,4 @@ func relation(function string, l, r ref.Val) ref.Val {
 		return types.Bool(c > 0)
 	}
 	return types.Bool(c >= 0)
-}
-
-// arithmetic is CEL's, with numbers as doubles.
-func arithmetic(function string, l, r ref.Val) ref.Val {
-	for _, v := range []*ref.Val{&l, &r} {
-		if n, ok := (*v).(number); ok {
-			*v = n.double()
-			if types.IsError(*v) {
-				return *v
-			}
-		}
-	}
-	switch function {
-	case operators.Add:
-		if l, ok := l.(traits.Adder); ok {
-			return l.Add(r)
-		}
-	case operators.Subtract:
-		if l, ok := l.(traits.Subtractor); ok {
-			return l.Subtract(r)
-		}
-	case operators.Multiply:
-		if l, ok := l.(traits.Multiplier); ok {
-			return l.Multiply(r)
-		}
-	case operators.Divide:
-		if l, ok := l.(traits.Divider); ok {
-			return l.Divide(r)
-		}
-	}
-	return types.NewErr("no such overload")
 }

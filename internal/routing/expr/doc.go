@@ -10,10 +10,17 @@
 // and CEL's standard library and string extensions. https://github.com/google/cel-spec
 //
 // Promise. Values of the payload stay exact. An integer within 64 bits is a CEL int or uint. Any other number (1.10, 1e2,
-// 1E400) keeps its literal: it compares by its decimal value, it goes out as it came in, and only arithmetic makes it a
-// double. A double in an expression stands for its shortest decimal text, so that payload.price == 1.1 holds for the
-// payload's 1.1, and not for 1.1000000000000000001. Objects and lists selected whole go out with the very bytes they came
-// in with. Of duplicate keys in an object the last wins.
+// 1E400) keeps its literal, and goes out as it came in. What is computed of numbers depends on their values and never on
+// their spelling: they compare, calculate, index and convert by their decimal values, and 100.0 is an int, as 100 is. Only a
+// text made of a number is its literal. A double in an expression stands for its shortest decimal text, so that
+// payload.price == 1.1 holds for the payload's 1.1, and not for 1.1000000000000000001.
+//
+// Sums, differences, products and remainders are exact; one of more than 100 digits is out of range. A quotient of two
+// integers has no fraction, unless the static type of the division is double; any other has one, and is exact if it ends
+// within 34 digits. One that does not is the nearest double, and no key and no sequence.
+//
+// Objects and lists selected whole go out with the very bytes they came in with. Of duplicate keys in an object the last
+// wins.
 //
 // Payloads that are not valid UTF-8, not one JSON value, or nested deeper than MaxDepth are null. A string that holds half
 // a surrogate pair (a text that JavaScript cut) cannot be computed with, because two such strings would become equal; it

@@ -25,6 +25,7 @@ var (
 	faultType    = &Fault{Reason: "a value has another type than the expression needs"}
 	faultHalf    = &Fault{Reason: "a text that it reads holds half a character (an unpaired surrogate)"}
 	faultRange   = &Fault{Reason: "a number is out of range"}
+	faultRounded = &Fault{Reason: "it is a quotient that has no end, and so is rounded"}
 	faultCost    = &Fault{Reason: "it takes too much work for this message"}
 	faultOther   = &Fault{Reason: "it cannot be evaluated for this message"}
 )
@@ -52,6 +53,8 @@ func fault(err error) *Fault {
 		return faultRange
 	case errors.Is(err, errNothing):
 		return &Fault{Reason: errNothing.Error()}
+	case errors.Is(err, errZero):
+		return &Fault{Reason: errZero.Error()}
 	case strings.HasPrefix(text, "no such key"), strings.HasPrefix(text, "index out of bounds"),
 		strings.HasPrefix(text, "no such attribute"), strings.HasPrefix(text, "unsupported index"): // a list's member by name
 		return faultMissing
@@ -78,7 +81,7 @@ func (p *Program) Text(in *Input) (string, error) {
 	case types.String:
 		return string(v), nil
 	case number:
-		return string(v), nil
+		return v.literal, nil
 	case types.Null:
 		return "", faultNull
 	case types.Bool, types.Int, types.Uint, types.Double, types.Timestamp, types.Duration:
@@ -105,6 +108,9 @@ func (p *Program) Key(in *Input) (string, error) {
 		}
 		return "false", nil
 	case types.Int, types.Uint, number:
+		if rounded(v) {
+			return "", faultRounded
+		}
 		d, _ := numeric(v)
 		if d.wide {
 			return "", faultRange
@@ -128,7 +134,7 @@ func (p *Program) Sequence(in *Input) (int64, error) {
 		return 0, faultNull
 	}
 	d, ok := numeric(v)
-	if !ok {
+	if !ok || rounded(v) {
 		return 0, &Fault{Reason: "it is not an integer"}
 	}
 	if n, ok := d.int64(); ok {

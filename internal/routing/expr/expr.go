@@ -10,7 +10,9 @@ import (
 	"cel.dev/cel-go/cel"
 	"cel.dev/cel-go/common/ast"
 	"cel.dev/cel-go/common/operators"
+	"cel.dev/cel-go/common/overloads"
 	"cel.dev/cel-go/common/types"
+	"cel.dev/cel-go/common/types/ref"
 	"cel.dev/cel-go/ext"
 	"cel.dev/cel-go/interpreter"
 )
@@ -68,7 +70,11 @@ type Program struct {
 	path      []any // of a plain selection from payload: string and int64 steps; nil: it is none
 	reads     []string
 	variables []string
+	divisions []Place
 }
+
+// Place is a place inside an expression, both numbers from 1.
+type Place struct{ Line, Column int }
 
 // Compile compiles an expression for a use. The error joins one *SyntaxError for each fault.
 func Compile(text string, use Use) (*Program, error) {
@@ -88,8 +94,9 @@ func Compile(text string, use Use) (*Program, error) {
 		return nil, errors.Join(all...)
 	}
 	tree := checked.NativeRep()
+	names := namesOf(tree)
 	var all []error
-	all = append(all, unknownFields(tree)...)
+	all = append(all, names.unknownFields()...)
 	if message := unfit(checked.OutputType(), use); message != "" {
 		all = append(all, &SyntaxError{1, 1, message})
 	}
@@ -97,19 +104,66 @@ func Compile(text string, use Use) (*Program, error) {
 		return nil, errors.Join(all...)
 	}
 	program, err := env.Program(checked,
-		cel.CustomDecoratorV2(exact),
+		cel.CustomDecoratorV2(exact(plainValues(tree))),
 		cel.CostLimit(costLimit),
 		cel.OptimizeRegex(interpreter.MatchesRegexOptimization),
 	)
 	if err != nil {
 		return nil, &SyntaxError{1, 1, err.Error()}
 	}
-	p := &Program{program: program, variables: variables(tree)}
-	if steps, root := selection(tree.Expr()); root == "payload" {
+	p := &Program{program: program, variables: names.variables(), reads: names.reads(), divisions: divisions(tree)}
+	if steps, root := names.selection(tree.Expr()); root == "payload" {
 		p.path = steps
 	}
-	p.reads = reads(tree)
 	return p, nil
+}
+
+// readsSpelling are the functions and operators that are given a number as it was written: those that compare, calculate and
+// convert here, and those that hand it on.
+var readsSpelling = []string{
+	operators.Add, operators.Subtract, operators.Multiply, operators.Divide, operators.Modulo, operators.Negate,
+	operators.Equals, operators.NotEquals, operators.Less, operators.LessEquals, operators.Greater, operators.GreaterEquals,
+	operators.In, operators.OldIn, operators.Conditional, operators.LogicalAnd, operators.LogicalOr, operators.LogicalNot,
+	operators.NotStrictlyFalse, operators.OldNotStrictlyFalse,
+	overloads.TypeConvertString, overloads.TypeConvertInt, overloads.TypeConvertUint, overloads.TypeConvertDouble,
+	overloads.TypeConvertDyn, overloads.TypeConvertType, "hash",
+}
+
+// plainValues are the nodes whose value must not show how a number was written, with what makes it so: the arguments of all
+// other functions, what selects from a list or a map, and the keys of a map.
+func plainValues(tree *ast.AST) map[int64]func(ref.Val) ref.Val {
+	plain := map[int64]func(ref.Val) ref.Val{}
+	add := func(e ast.Expr, change func(ref.Val) ref.Val) {
+		if e.Kind() != ast.LiteralKind {
+			plain[e.ID()] = change
+		}
+	}
+	ast.PostOrderVisit(tree.Expr(), ast.NewExprVisitor(func(e ast.Expr) {
+		switch e.Kind() {
+		case ast.CallKind:
+			call := e.AsCall()
+			switch {
+			case call.FunctionName() == operators.Index:
+				add(call.Args()[1], byValue)
+			case !slices.Contains(readsSpelling, call.FunctionName()):
+				change := byValue
+				if call.FunctionName() == "format" {
+					change = byValues
+				}
+				for _, arg := range call.Args() {
+					add(arg, change)
+				}
+				if call.IsMemberFunction() {
+					add(call.Target(), byValue)
+				}
+			}
+		case ast.MapKind:
+			for _, entry := range e.AsMap().Entries() {
+				add(entry.AsMapEntry().Key(), byValue)
+			}
+		}
+	}))
+	return plain
 }
 
 // Constant reports whether the value is the same for every message.
@@ -121,6 +175,33 @@ func (p *Program) Refers(variable string) bool { return slices.Contains(p.variab
 // Reads returns what the expression selects from message, attributes and payload, each selection in one spelling, such as
 // payload["order"]["id"].
 func (p *Program) Reads() []string { return p.reads }
+
+// Divisions returns where the expression divides what may be two whole numbers and may be not: only the message decides
+// whether the quotient has a fraction.
+func (p *Program) Divisions() []Place { return p.divisions }
+
+func divisions(tree *ast.AST) []Place {
+	var places []Place
+	ast.PostOrderVisit(tree.Expr(), ast.NewExprVisitor(func(e ast.Expr) {
+		if e.Kind() != ast.CallKind || e.AsCall().FunctionName() != operators.Divide {
+			return
+		}
+		dynamic := false
+		for _, arg := range e.AsCall().Args() {
+			switch tree.GetType(arg.ID()).Kind() {
+			case types.DoubleKind:
+				return
+			case types.DynKind:
+				dynamic = true
+			}
+		}
+		if dynamic {
+			at := tree.SourceInfo().GetStartLocation(e.ID())
+			places = append(places, Place{at.Line(), at.Column() + 1})
+		}
+	}))
+	return places
+}
 
 func hint(message string) string {
 	message = strings.TrimSpace(message)
@@ -154,104 +235,6 @@ func unfit(t *cel.Type, use Use) string {
 		return fmt.Sprintf("the result is %s; a key needs a string, an integer or a bool; use hash([...]) for several values", t)
 	}
 	return fmt.Sprintf("the result is %s, which has no text", t)
-}
-
-// unknownFields reports selections from message that can never succeed.
-func unknownFields(tree *ast.AST) []error {
-	var faults []error
-	ast.PostOrderVisit(tree.Expr(), ast.NewExprVisitor(func(e ast.Expr) {
-		steps, root := selection(e)
-		known, ok := map[string][]string{"message": messageFields, "claim": claimFields}[root]
-		if !ok || len(steps) != 1 {
-			return
-		}
-		if name, ok := steps[0].(string); ok && !slices.Contains(known, name) {
-			at := tree.SourceInfo().GetStartLocation(e.ID())
-			faults = append(faults, &SyntaxError{at.Line(), at.Column() + 1,
-				fmt.Sprintf("%s has no %q; it has %s", root, name, strings.Join(known, ", "))})
-		}
-	}))
-	return faults
-}
-
-func variables(tree *ast.AST) []string {
-	var names []string
-	for _, name := range []string{"message", "attributes", "payload", "claim"} {
-		for _, reference := range tree.ReferenceMap() {
-			if reference.Name == name {
-				names = append(names, name)
-				break
-			}
-		}
-	}
-	return names
-}
-
-func reads(tree *ast.AST) []string {
-	var all []string
-	inner := map[int64]bool{} // parts of a selection that is already in
-	ast.PreOrderVisit(tree.Expr(), ast.NewExprVisitor(func(e ast.Expr) {
-		steps, root := selection(e)
-		if root == "message" || root == "attributes" || root == "payload" {
-			if text := spell(root, steps); !inner[e.ID()] && !slices.Contains(all, text) {
-				all = append(all, text)
-			}
-			switch e.Kind() {
-			case ast.SelectKind:
-				inner[e.AsSelect().Operand().ID()] = true
-			case ast.CallKind:
-				inner[e.AsCall().Args()[0].ID()] = true
-			}
-		}
-	}))
-	return all
-}
-
-func spell(root string, steps []any) string {
-	var b strings.Builder
-	b.WriteString(root)
-	for _, step := range steps {
-		if name, ok := step.(string); ok {
-			fmt.Fprintf(&b, "[%q]", name)
-		} else {
-			fmt.Fprintf(&b, "[%d]", step)
-		}
-	}
-	return b.String()
-}
-
-// selection reads root.a["b"][0] as its root and its steps.
-func selection(e ast.Expr) (steps []any, root string) {
-	steps = []any{}
-	for {
-		switch e.Kind() {
-		case ast.IdentKind:
-			slices.Reverse(steps)
-			return steps, e.AsIdent()
-		case ast.SelectKind:
-			if e.AsSelect().IsTestOnly() {
-				return nil, ""
-			}
-			steps = append(steps, e.AsSelect().FieldName())
-			e = e.AsSelect().Operand()
-		case ast.CallKind:
-			call := e.AsCall()
-			if call.FunctionName() != operators.Index || len(call.Args()) != 2 || call.Args()[1].Kind() != ast.LiteralKind {
-				return nil, ""
-			}
-			switch step := call.Args()[1].AsLiteral().(type) {
-			case types.String:
-				steps = append(steps, string(step))
-			case types.Int:
-				steps = append(steps, int64(step))
-			default:
-				return nil, ""
-			}
-			e = call.Args()[0]
-		default:
-			return nil, ""
-		}
-	}
 }
 
 // raw follows the plain selection in the payload's text; nil if it leads nowhere.

@@ -41,7 +41,7 @@ func appendJSON(out []byte, v ref.Val) ([]byte, *Fault) {
 	case *list:
 		return append(out, v.raw...), nil
 	case number:
-		return append(out, v...), nil
+		return append(out, v.literal...), nil
 	case types.Null:
 		return append(out, "null"...), nil
 	case types.Bool:

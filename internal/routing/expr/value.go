@@ -56,7 +56,7 @@ func decodeNumber(literal string) ref.Val {
 	if u, err := strconv.ParseUint(literal, 10, 64); err == nil {
 		return types.Uint(u)
 	}
-	return number(literal)
+	return number{literal: literal}
 }
 
 // Find implements traits.Mapper.

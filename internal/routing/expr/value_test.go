@@ -62,11 +62,11 @@ func TestVariablesAreTheTextsOfThePayload(t *testing.T) {
 		`payload.text + "!"`:                              `"café <b>!"`,
 		`payload.pair + ""`:                               `"😀"`,
 		`payload.price * 2.0`:                             `2.2`,
-		`2.0 - payload.price`:                             `0.8999999999999999`,
+		`2.0 - payload.price`:                             `0.9`,
 		`-payload.price`:                                  `-1.1`,
 		`payload.price / payload.one`:                     `1.1`,
 		`payload.price + payload.one`:                     `2.1`,
-		`payload.price - payload.one`:                     `0.10000000000000009`,
+		`payload.price - payload.one`:                     `0.1`,
 		`payload.price * payload.one`:                     `1.1`,
 		`string(payload.price)`:                           `"1.10"`,
 		`int(payload.price)`:                              `1`,
@@ -203,12 +203,19 @@ func TestWhatHasNoValueSaysWhyWithoutTheValue(t *testing.T) {
 		{`payload.wide`, key, false, "a number is out of range"},
 		{`payload.half`, key, false, "a text that it reads holds half a character (an unpaired surrogate)"},
 		{`payload.low`, key, false, "a text that it reads holds half a character (an unpaired surrogate)"},
-		{`dyn(payload.price * 1.0)`, key, false, "it is computed in floating point, which is not exact"},
+		{`dyn(double(payload.price))`, key, false, "it is computed in floating point, which is not exact"},
 		{`int(payload.text)`, key, false, "it cannot be evaluated for this message"},
 		{`int(payload.far)`, variable, false, "a number is out of range"},
 		{`uint(-1)`, variable, false, "a number is out of range"},
 		{`payload.far + 1.0`, variable, false, "a number is out of range"},
-		{`9223372036854775807 + payload.int`, variable, false, "a number is out of range"},
+		{`payload.far + 1`, variable, false, "a number is out of range"},
+		{`payload.wide * 1`, variable, false, "a number is out of range"},
+		{`payload.price / 0`, variable, false, "it divides by zero"},
+		{`payload.int / payload.minus`, variable, false, "it divides by zero"},
+		{`payload.int % 0`, variable, false, "it divides by zero"},
+		{`payload.price / payload.nil`, variable, false, "a value has another type than the expression needs"},
+		{`payload.int / 7.0`, key, false, "it is a quotient that has no end, and so is rounded"},
+		{`payload.int / 7.0`, sequence, false, "it is not an integer"},
 		{`payload.text - payload.int`, variable, false, "a value has another type than the expression needs"},
 		{`payload.order + 1`, variable, false, "a value has another type than the expression needs"},
 		{`hash([])`, key, false, "hash() of nothing but empty values would be one key for many messages"},
@@ -323,10 +330,21 @@ func TestAProgramKnowsWhatItReads(t *testing.T) {
 		`has(payload.a) ? payload.a : "x"`:  `payload payload["a"]`,
 		`payload.l.map(i, i.x)`:             `payload["l"]`,
 		`1 + 1`:                             ``,
+		`[1].map(payload, payload)`:         ``,
+		`payload.l.map(payload, payload.x)`: `payload["l"]`,
+		`[1].map(payload, .payload.x)`:      `payload["x"]`,
+		`payload.l.all(attributes, attributes.a == 1) && attributes.b == "c"`: `payload["l"] attributes["b"]`,
+		`[[1]].map(payload, payload.map(x, payload))`:                         ``,
+		`[1].exists_one(message, message == 1) ? message.id : ""`:             `message["id"]`,
 	} {
 		p := mustCompile(t, text, ForVariable)
 		if got := strings.Join(p.Reads(), " "); got != want {
 			t.Errorf("%s: got %s, want %s", text, got, want)
+		}
+		for _, name := range []string{"message", "attributes", "payload"} {
+			if got, want := p.Refers(name), strings.Contains(want, name); got != want {
+				t.Errorf("%s: refers to %s is %t", text, name, got)
+			}
 		}
 		if p.Constant() != (want == "") {
 			t.Errorf("%s: constant is %t", text, p.Constant())
