@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -27,14 +26,21 @@ func (a *app) configCheckCommand() *cobra.Command {
 	var against string
 	var asJSON bool
 	cmd := &cobra.Command{
-		Use: "check FILE", Short: "Say what is wrong with a configuration, and what a change does",
+		Use: "check [FILE]", Short: "Say what is wrong with a configuration, and what a change does",
 		Long: `Say everything that is wrong with a configuration, each fault with its line and column, as a function would when it
 starts (exit code 1); and what works, and is probably not as meant (exit code 0). --against OLD names each change that
-touches messages in flight, and what it does to them. FILE may be "-": standard input.
+touches messages in flight, and what it does to them. FILE may be "-": standard input. Without FILE the configuration is
+what $INBOX_CONFIG_FILE or $INBOX_CONFIG says.
 
 Not checked: whether engines and accounts exist, and whether the environment variables that hold secrets are set.`,
-		Args: cobra.ExactArgs(1),
-		RunE: func(_ *cobra.Command, args []string) error { return a.checkConfig(args[0], against, asJSON) },
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(_ *cobra.Command, args []string) error {
+			file := ""
+			if len(args) > 0 {
+				file = args[0]
+			}
+			return a.checkConfig(file, against, asJSON)
+		},
 	}
 	cmd.Flags().StringVar(&against, "against", "", "the configuration that is deployed now")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "one JSON object: faults, warnings, changes")
@@ -73,14 +79,21 @@ func (a *app) checkConfig(file, against string, asJSON bool) error {
 	if file == "-" && against == "-" {
 		return usage("only one of the files can be standard input")
 	}
+	file, text, err := a.readFile(file)
+	if err != nil {
+		return err
+	}
 	r := report{File: file, Against: against, Faults: []jsonFault{}, Warnings: []jsonFault{}, Changes: []jsonChange{}}
-	cfg, err := a.checked(&r, file, true)
+	cfg, err := r.check(file, text, true)
 	if err != nil {
 		return err
 	}
 	var old *config.Config
 	if against != "" {
-		if old, err = a.checked(&r, against, false); err != nil {
+		if _, text, err = a.readFile(against); err != nil {
+			return err
+		}
+		if old, err = r.check(against, text, false); err != nil {
 			return err
 		}
 	}
@@ -106,30 +119,22 @@ func (a *app) checkConfig(file, against string, asJSON bool) error {
 	return nil
 }
 
-// checked parses a file into the report. Nil: it has faults.
-func (a *app) checked(r *report, file string, warn bool) (*config.Config, error) {
-	text, err := a.readFile(file)
-	if err != nil {
-		return nil, fmt.Errorf("read the configuration: %w", err)
-	}
+// check puts into the report what is to be said of a file. The configuration is nil if it cannot be read.
+func (r *report) check(file string, text []byte, warn bool) (*config.Config, error) {
 	cfg, warnings, err := config.Parse(file, text)
 	var faults config.Faults
 	if err != nil && !errors.As(err, &faults) {
 		return nil, err
 	}
+	if cfg != nil {
+		// The adapters have rules of their own. Secrets are set where the functions run.
+		if _, err := wiring.Engines(cfg, func(string) (string, bool) { return "secret", true }); err != nil && !errors.As(err, &faults) {
+			return nil, err
+		}
+	}
 	for _, f := range faults {
 		r.Faults = append(r.Faults, jsonFault(f))
 		r.text = append(r.text, f.String())
-	}
-	if cfg != nil {
-		// The adapters have rules of their own. Secrets are set where the functions run.
-		_, err := wiring.Engines(cfg, func(string) (string, bool) { return "secret", true })
-		if err != nil {
-			for _, fault := range strings.Split(err.Error(), "\n") {
-				r.Faults = append(r.Faults, jsonFault{File: file, Path: "engines", Message: fault})
-				r.text = append(r.text, file+": engines: "+fault)
-			}
-		}
 	}
 	for _, w := range warnings {
 		if warn {
@@ -140,11 +145,24 @@ func (a *app) checked(r *report, file string, warn bool) (*config.Config, error)
 	return cfg, nil
 }
 
-func (a *app) readFile(file string) ([]byte, error) {
-	if file == "-" {
-		return io.ReadAll(a.stdin)
+// readFile reads a file, standard input for "-", or what the environment names for "". name is what to call it.
+func (a *app) readFile(file string) (name string, text []byte, err error) {
+	switch file {
+	case "":
+		name, text, err = config.Read(a.lookup)
+		if errors.Is(err, config.ErrNoConfiguration) {
+			return "", nil, usage("name a file to check; the environment names %v", err)
+		}
+		return name, text, err
+	case "-":
+		text, err = io.ReadAll(a.stdin)
+	default:
+		text, err = os.ReadFile(file)
 	}
-	return os.ReadFile(file)
+	if err != nil {
+		return "", nil, fmt.Errorf("read the configuration: %w", err)
+	}
+	return file, text, nil
 }
 
 func (r *report) print(w io.Writer, asJSON bool) error {

@@ -77,7 +77,7 @@ somebody else has pulled comes again when its deadline ends.`,
 	flags.StringVar(&f.config, "config", "", "the configuration file (default: $INBOX_CONFIG_FILE)")
 	flags.IntVar(&f.batch, "batch", 100, "pull at most so many at a time")
 	flags.IntVar(&f.max, "max", 0, "stop after so many messages; 0: when the subscription is empty")
-	flags.Var(durationFlag{&f.wait}, "wait", "it is empty when nothing has come for so long (default 10s)")
+	flags.Var(durationFlag{&f.wait}, "wait", "it is empty when nothing has come for so long")
 	flags.BoolVar(&f.any, "any", false, "take messages, too, that do not say that they are dead letters")
 	flags.BoolVar(&f.json, "json", false, "one JSON object a line: each message, and the summary")
 	return cmd

@@ -375,7 +375,7 @@ func (f durationFlag) String() string {
 	if f.d == nil || *f.d == 0 {
 		return ""
 	}
-	return f.d.String()
+	return config.Duration(*f.d)
 }
 
 // Type names the value in help texts.

@@ -189,8 +189,16 @@ func TestConfigCheck(t *testing.T) {
 	if got := check("", "-", "--against", "-"); got.code != 2 {
 		t.Errorf("standard input twice: %+v", got)
 	}
-	if got := check(""); got.code != 2 {
+	if got := check(""); got.code != 2 || !strings.Contains(got.stderr, "set INBOX_CONFIG_FILE") {
 		t.Errorf("no name: %+v", got)
+	}
+	for variable, c := range map[string]struct{ value, want string }{
+		"INBOX_CONFIG_FILE": {name, name + ": nothing to say against it\n"},
+		"INBOX_CONFIG":      {good, "INBOX_CONFIG: nothing to say against it\n"},
+	} {
+		if got := runWith(t, nil, map[string]string{variable: c.value}, "", "config", "check"); got.code != 0 || got.out != c.want {
+			t.Errorf("a file that %s names: %+v", variable, got)
+		}
 	}
 
 	var r struct {

@@ -76,7 +76,7 @@ generation or without naming one. Objects that the route does not match are coun
 	f.act.who(cmd, "why; it is written down (required with --mend)")
 	flags.IntVar(&f.limit, "limit", 10_000, "look at so many objects and rows at most")
 	flags.StringVar(&f.after, "after", "", "go on where an earlier run has ended: what that has printed")
-	flags.Var(durationFlag{&f.minAge}, "min-age", "leave younger objects alone: they may be on their way (default 24h)")
+	flags.Var(durationFlag{&f.minAge}, "min-age", "leave younger objects alone: they may be on their way")
 	flags.BoolVar(&f.json, "json", false, "one JSON object a line: each finding, and the summary")
 	flags.BoolVar(&f.imports, "import", false, "make messages of objects in a sender's bucket that none has announced")
 	flags.StringVar(&f.route, "route", "", "with --import: the route of the messages (required)")

@@ -21,6 +21,9 @@ type Config struct {
 
 	// Warnings are those of Parse, for the start to log.
 	Warnings []Warning
+
+	file   string
+	places places
 }
 
 // Engine is a workflow engine that routes deliver to.

@@ -17,6 +17,13 @@ type Fault struct {
 // String returns "file:line:column: path: message".
 func (f Fault) String() string { return position(f.File, f.Line, f.Column, f.Path, f.Message) }
 
+// Fault makes a fault at the place of a setting, or of the nearest thing around it; without a place if the configuration
+// was built by hand.
+func (c *Config) Fault(path, message string) Fault {
+	line, column := c.places.at(path)
+	return Fault{File: c.file, Line: line, Column: column, Path: path, Message: message}
+}
+
 // Warning is something that works, and probably not as meant.
 type Warning Fault
 

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -14,24 +15,33 @@ const (
 
 // Load reads the configuration that the environment names: the file INBOX_CONFIG_FILE, or the text INBOX_CONFIG.
 func Load(lookup Lookup) (*Config, error) {
-	file, _ := lookup(EnvFile)
-	text, _ := lookup(EnvText)
-	switch {
-	case file != "" && text != "":
-		return nil, fmt.Errorf("both %s and %s are set; set the one that holds", EnvFile, EnvText)
-	case file == "" && text == "":
-		return nil, fmt.Errorf("no configuration; set %s to the path of a YAML file, or %s to the text itself", EnvFile, EnvText)
+	name, text, err := Read(lookup)
+	if err != nil {
+		return nil, err
 	}
-	name, content := EnvText, []byte(text)
-	if file != "" {
-		var err error
-		if content, err = os.ReadFile(file); err != nil {
-			return nil, fmt.Errorf("read the configuration that %s names: %w", EnvFile, err)
-		}
-		name = file
-	}
-	cfg, _, err := Parse(name, content)
+	cfg, _, err := Parse(name, text)
 	return cfg, err
+}
+
+// ErrNoConfiguration says that the environment names none, or two.
+var ErrNoConfiguration = errors.New("no configuration")
+
+// Read returns the text of the configuration that the environment names, and what to call it.
+func Read(lookup Lookup) (name string, text []byte, err error) {
+	file, _ := lookup(EnvFile)
+	inline, _ := lookup(EnvText)
+	switch {
+	case file != "" && inline != "":
+		return "", nil, fmt.Errorf("%w: both %s and %s are set; set the one that holds", ErrNoConfiguration, EnvFile, EnvText)
+	case file == "" && inline == "":
+		return "", nil, fmt.Errorf("%w; set %s to the path of a YAML file, or %s to the text itself", ErrNoConfiguration, EnvFile, EnvText)
+	case inline != "":
+		return EnvText, []byte(inline), nil
+	}
+	if text, err = os.ReadFile(file); err != nil {
+		return "", nil, fmt.Errorf("read the configuration that %s names: %w", EnvFile, err)
+	}
+	return file, text, nil
 }
 
 // maxFile bounds a configuration: reading one must not be a way to fill the memory.
@@ -63,6 +73,6 @@ func Parse(name string, text []byte) (*Config, []Warning, error) {
 	}
 	r.lint(&cfg)
 	slices.SortStableFunc(r.warnings, func(a, b Warning) int { return byPlace(Fault(a), Fault(b)) })
-	cfg.Warnings = r.warnings
+	cfg.Warnings, cfg.file, cfg.places = r.warnings, name, r.places
 	return &cfg, r.warnings, nil
 }

@@ -134,7 +134,7 @@ func TestDefaultsHoldWhereTheFileSaysNothing(t *testing.T) {
 			Poison: Poison{Failures: 20, Over: d}, LostWorkers: 5, Breaker: Breaker{Failures: 5}},
 		ClaimCheck: ClaimCheck{Threshold: 1 << 20},
 	}
-	if diff := cmp.Diff(want, cfg, cmpopts.IgnoreUnexported(Expr{})); diff != "" {
+	if diff := cmp.Diff(want, cfg, cmpopts.IgnoreUnexported(Config{}, Expr{})); diff != "" {
 		t.Error(diff)
 	}
 }

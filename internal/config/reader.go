@@ -17,11 +17,11 @@ type reader struct {
 	lines    []string
 	faults   Faults
 	warnings []Warning
-	places   map[string]entry // of each path that was read
+	places   places
 }
 
 func newReader(name string, text []byte) *reader {
-	return &reader{file: name, lines: strings.Split(string(text), "\n"), places: map[string]entry{}}
+	return &reader{file: name, lines: strings.Split(string(text), "\n"), places: places{}}
 }
 
 func (r *reader) folder() string { return filepath.Dir(r.file) }
@@ -51,13 +51,24 @@ func (r *reader) warnAt(line, column int, path, message string) {
 }
 
 func (r *reader) at(path string) (line, column int) {
+	if line, column = r.places.at(path); line == 0 {
+		return 1, 1
+	}
+	return line, column
+}
+
+// places are where the paths of a file are.
+type places map[string]entry
+
+// at returns the place of path, or of the nearest thing around it; 0: none is known.
+func (p places) at(path string) (line, column int) {
 	for {
-		if e, ok := r.places[path]; ok {
+		if e, ok := p[path]; ok {
 			return e.line, e.column
 		}
 		cut := strings.LastIndexAny(path, ".[")
 		if cut < 0 {
-			return 1, 1
+			return 0, 0
 		}
 		path = path[:cut]
 	}

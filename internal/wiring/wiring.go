@@ -3,9 +3,9 @@
 package wiring
 
 import (
+	"cmp"
 	"crypto/rand"
 	"errors"
-	"fmt"
 	"log/slog"
 	"maps"
 	"math"
@@ -41,27 +41,52 @@ func NewRand() *mathrand.Rand {
 }
 
 // Engines makes the adapters that a configuration names. Secrets are read from the environment variables that it names.
-// The error joins the faults of all engines.
+// The error is config.Faults, with those of all engines.
 func Engines(cfg *config.Config, lookup config.Lookup) (map[string]engine.Engine, error) {
 	engines := make(map[string]engine.Engine, len(cfg.Engines))
-	var faults []error
+	var faults config.Faults
 	for _, name := range slices.Sorted(maps.Keys(cfg.Engines)) {
 		made, err := newEngine(cfg, name, cfg.Engines[name], lookup)
 		if err != nil {
-			faults = append(faults, fmt.Errorf("engine %s: %w", name, err))
+			faults = append(faults, placed(cfg, "engines."+name, err)...)
 			continue
 		}
 		engines[name] = made
 	}
-	return engines, errors.Join(faults...)
+	if len(faults) > 0 {
+		slices.SortStableFunc(faults, func(a, b config.Fault) int { return cmp.Or(a.Line-b.Line, a.Column-b.Column) })
+		return nil, faults
+	}
+	return engines, nil
+}
+
+// placed finds where in the file the faults of an engine are.
+func placed(cfg *config.Config, path string, err error) config.Faults {
+	var setting *engine.SettingError
+	switch joined := err.(type) {
+	case *engine.SettingError:
+		return config.Faults{cfg.Fault(path+"."+joined.Setting, joined.Message)}
+	case interface{ Unwrap() []error }:
+		var all config.Faults
+		for _, err := range joined.Unwrap() {
+			all = append(all, placed(cfg, path, err)...)
+		}
+		return all
+	case interface{ Unwrap() error }:
+		var several interface{ Unwrap() []error }
+		if errors.As(err, &setting) || errors.As(err, &several) {
+			return placed(cfg, path, joined.Unwrap())
+		}
+	}
+	return config.Faults{cfg.Fault(path, err.Error())}
 }
 
 func newEngine(cfg *config.Config, name string, e config.Engine, lookup config.Lookup) (engine.Engine, error) {
-	password, err := secret(lookup, e.Auth.PasswordEnv)
+	password, err := secret(lookup, "auth.passwordEnv", e.Auth.PasswordEnv)
 	if err != nil {
 		return nil, err
 	}
-	token, err := secret(lookup, e.Auth.TokenEnv)
+	token, err := secret(lookup, "auth.tokenEnv", e.Auth.TokenEnv)
 	if err != nil {
 		return nil, err
 	}
@@ -87,16 +112,16 @@ func newEngine(cfg *config.Config, name string, e config.Engine, lookup config.L
 			Headers: e.Headers, Statuses: statuses, MaxAnswerBytes: e.MaxAnswerBytes, Source: "urn:pubsub-inbox:" + cfg.Consumer,
 		}, httpengine.Deps{})
 	}
-	return nil, fmt.Errorf("kind %q has no adapter in this build", e.Kind)
+	return nil, engine.Misset("kind", "%q has no adapter in this build", e.Kind)
 }
 
-func secret(lookup config.Lookup, variable string) (httpcall.Secret, error) {
+func secret(lookup config.Lookup, setting, variable string) (httpcall.Secret, error) {
 	if variable == "" {
 		return "", nil
 	}
 	value, ok := lookup(variable)
 	if !ok || value == "" {
-		return "", fmt.Errorf("the environment variable %s, which holds a secret, is not set", variable)
+		return "", engine.Misset(setting, "the environment variable %s, which holds a secret, is not set", variable)
 	}
 	return httpcall.Secret(value), nil
 }

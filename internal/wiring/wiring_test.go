@@ -61,3 +61,20 @@ func TestFlowableIsMadeAsConfigured(t *testing.T) {
 		t.Error("a type that Flowable does not have is taken")
 	}
 }
+
+func TestWhatAnAdapterRefusesHasItsPlaceInTheFile(t *testing.T) {
+	text := strings.NewReplacer("TYPE", "string", "VARIABLE", "string", "username: inbox", "username: 'in:box'").Replace(flowableConfig)
+	cfg, _, err := config.Parse("inbox.yaml", []byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = Engines(cfg, lookup)
+	if want := "inbox.yaml:6:25: engines.flow.auth.username: basic needs a username, without a colon"; err == nil || err.Error() != want {
+		t.Errorf("got %v, want %s", err, want)
+	}
+	_, err = Engines(cfg, func(string) (string, bool) { return "", false })
+	want := "inbox.yaml:6:45: engines.flow.auth.passwordEnv: the environment variable FLOWABLE_PASSWORD, which holds a secret, is not set"
+	if err == nil || err.Error() != want {
+		t.Errorf("got %v, want %s", err, want)
+	}
+}

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/pubsub-inbox/pubsub-inbox/internal/engine"
 	"github.com/pubsub-inbox/pubsub-inbox/internal/engine/httpcall"
 )
 
@@ -95,51 +96,53 @@ func (c Config) withDefaults() Config {
 // validate reports all faults of c at once. No text of a fault holds a secret.
 func (c Config) validate() (*url.URL, error) {
 	var faults []error
-	fault := func(format string, args ...any) { faults = append(faults, fmt.Errorf(format, args...)) }
+	fault := func(setting, format string, args ...any) {
+		faults = append(faults, engine.Misset(setting, format, args...))
+	}
 
 	// url.Parse repeats what it could not read.
 	base, err := url.Parse(c.BaseURL)
 	switch {
 	case err != nil:
-		fault("url: cannot be read")
+		fault("url", "cannot be read")
 	case base.Scheme != "http" && base.Scheme != "https":
-		fault("url: the scheme must be http or https")
+		fault("url", "the scheme must be http or https")
 	case base.Hostname() == "":
-		fault("url: has no host")
+		fault("url", "has no host")
 	case base.User != nil:
-		fault("url: must not hold a user; use auth")
+		fault("url", "must not hold a user; use auth")
 	case base.RawQuery != "" || base.Fragment != "":
-		fault("url: must end with its path")
+		fault("url", "must end with its path")
 	}
 	if c.Timeout < 0 {
-		fault("timeout: must be positive")
+		fault("timeout", "must be positive")
 	}
 	if c.MaxAnswerBytes < 1 {
-		fault("max answer bytes: must be at least 1")
+		fault("maxAnswerBytes", "must be at least 1")
 	}
 	switch a := c.Auth; a.Kind {
 	case AuthNone:
 	case AuthBasic:
 		if a.Username == "" || strings.ContainsAny(a.Username, ":\r\n\x00") {
-			fault("auth: basic needs a username, without a colon")
+			fault("auth.username", "basic needs a username, without a colon")
 		}
 	case AuthBearer:
 		if a.Token == "" || strings.ContainsFunc(string(a.Token), func(r rune) bool { return r <= ' ' || r > '~' }) {
-			fault("auth: bearer needs a token, of visible ASCII characters")
+			fault("auth.tokenEnv", "bearer needs a token, of visible ASCII characters")
 		}
 	default:
-		fault("auth: kind %q is none of none, basic, bearer", a.Kind)
+		fault("auth.kind", "%q is none of none, basic, bearer", a.Kind)
 	}
 	faults = append(faults, c.Headers.Faults(c.Auth.Kind != AuthNone, nil)...)
 	if c.Correlation.Variable == "" {
-		fault("correlation: needs the name of the process variable that holds the key")
+		fault("correlation.variable", "this needs the name of the process variable that holds the key")
 	}
 	if !slices.Contains(CorrelationTypes, c.Correlation.Type) {
-		fault("correlation: type %q is none of %s", c.Correlation.Type, strings.Join(CorrelationTypes, ", "))
+		fault("correlation.type", "%q is none of %s", c.Correlation.Type, strings.Join(CorrelationTypes, ", "))
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.VariableTypes)) {
 		if !slices.Contains(VariableTypes, c.VariableTypes[name]) {
-			fault("variable types: %s: %q is none of %s", name, c.VariableTypes[name], strings.Join(VariableTypes, ", "))
+			fault("variableTypes."+name, "%q is none of %s", c.VariableTypes[name], strings.Join(VariableTypes, ", "))
 		}
 	}
 	if len(faults) > 0 {

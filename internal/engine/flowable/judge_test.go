@@ -365,7 +365,7 @@ func TestHeadersOfTheConfiguration(t *testing.T) {
 	} {
 		_, err := New(Config{Name: "f", BaseURL: "http://host", Correlation: Correlation{Variable: "v"}, Headers: map[string]string{name: value},
 			Auth: Auth{Kind: AuthBearer, Token: "t"}}, Deps{})
-		if err == nil || !strings.Contains(err.Error(), "headers: ") || strings.Contains(err.Error(), "hush") {
+		if err == nil || !strings.Contains(err.Error(), "headers.") || strings.Contains(err.Error(), "hush") {
 			t.Errorf("%s: got %v, want a fault without the value", name, err)
 		}
 	}
@@ -377,7 +377,7 @@ func TestAConfigurationsFaultsAreAllSaid(t *testing.T) {
 	if err == nil {
 		t.Fatal("no fault")
 	}
-	for _, want := range []string{"scheme", "timeout", "max answer", "auth", "needs the name of the process variable", `"double"`, "a:"} {
+	for _, want := range []string{"scheme", "timeout", "maxAnswerBytes", "auth", "needs the name of the process variable", `"double"`, "a:"} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("nothing about %s in:\n%v", want, err)
 		}

@@ -2,7 +2,6 @@ package httpcall
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -10,6 +9,8 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+
+	"github.com/pubsub-inbox/pubsub-inbox/internal/engine"
 )
 
 // Headers are header values by name. The values may be secrets, and show themselves no more than a Secret does.
@@ -39,13 +40,13 @@ func (h Headers) Faults(authorised bool, own func(canonical string) bool) []erro
 		canonical := http.CanonicalHeaderKey(name)
 		switch {
 		case !validToken(name):
-			faults = append(faults, fmt.Errorf("headers: %q is no header name", name))
+			faults = append(faults, engine.Misset("headers."+name, "%q is no header name", name))
 		case slices.Contains(reserved, canonical), own != nil && own(canonical):
-			faults = append(faults, fmt.Errorf("headers: %q is set by the inbox", name))
+			faults = append(faults, engine.Misset("headers."+name, "%s is set by the inbox; remove it", name))
 		case canonical == "Authorization" && authorised:
-			faults = append(faults, errors.New("headers: Authorization is set by auth"))
+			faults = append(faults, engine.Misset("headers."+name, "Authorization is set by auth; remove it"))
 		case !ValidFieldValue(h[name]):
-			faults = append(faults, fmt.Errorf("headers: the value of %q has characters no header can hold", name))
+			faults = append(faults, engine.Misset("headers."+name, "the value has characters that no header can hold"))
 		}
 	}
 	return faults

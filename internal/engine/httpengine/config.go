@@ -78,32 +78,34 @@ func (c Config) withDefaults() Config {
 // validate reports all faults of c at once. No text of a fault holds a header's value or a secret.
 func (c Config) validate() (*url.URL, error) {
 	var faults []error
-	fault := func(format string, args ...any) { faults = append(faults, fmt.Errorf(format, args...)) }
+	fault := func(setting, format string, args ...any) {
+		faults = append(faults, engine.Misset(setting, format, args...))
+	}
 
 	// A URL may carry a secret in its query, and url.Parse repeats what it could not read.
 	target, err := url.Parse(c.URL)
 	switch {
 	case err != nil:
-		fault("url: cannot be read")
+		fault("url", "cannot be read")
 	case target.Scheme != "http" && target.Scheme != "https":
-		fault("url: the scheme must be http or https")
+		fault("url", "the scheme must be http or https")
 	case target.Hostname() == "":
-		fault("url: has no host")
+		fault("url", "has no host")
 	case target.User != nil:
-		fault("url: must not hold a user; use auth")
+		fault("url", "must not hold a user; use auth")
 	case target.Fragment != "":
-		fault("url: must not have a fragment")
+		fault("url", "must not have a fragment")
 	case !visible(target.Host):
-		fault("url: the host must be ASCII (punycode)")
+		fault("url", "the host must be ASCII (punycode)")
 	}
 	if c.Timeout < 0 {
-		fault("timeout: must be positive")
+		fault("timeout", "must be positive")
 	}
 	if c.MaxAnswerBytes < 0 || c.MaxAnswerBytes > mostAnswerBytes {
-		fault("max answer bytes: must be from 1 to %d", mostAnswerBytes)
+		fault("maxAnswerBytes", "must be from 1 to %d", mostAnswerBytes)
 	}
 	if _, err := url.Parse(c.Source); err != nil {
-		fault("source: is no URI reference")
+		fault("source", "is no URI reference")
 	}
 	faults = append(faults, c.Auth.faults()...)
 	faults = append(faults, c.Headers.Faults(c.Auth.Kind != AuthNone, func(canonical string) bool {
@@ -121,18 +123,18 @@ func (a Auth) faults() []error {
 	case AuthNone:
 	case AuthBasic:
 		if a.Username == "" || strings.ContainsAny(a.Username, ":\r\n\x00") {
-			return []error{errors.New("auth: basic needs a username, without a colon")}
+			return []error{engine.Misset("auth.username", "basic needs a username, without a colon")}
 		}
 	case AuthBearer:
 		if a.Token == "" || !visible(string(a.Token)) {
-			return []error{errors.New("auth: bearer needs a token, of visible ASCII characters")}
+			return []error{engine.Misset("auth.tokenEnv", "bearer needs a token, of visible ASCII characters")}
 		}
 	case AuthOIDC:
 		if a.Audience == "" {
-			return []error{errors.New("auth: oidc needs an audience")}
+			return []error{engine.Misset("auth.audience", "oidc needs an audience")}
 		}
 	default:
-		return []error{fmt.Errorf("auth: kind %q is none of none, basic, bearer, oidc", a.Kind)}
+		return []error{engine.Misset("auth.kind", "%q is none of none, basic, bearer, oidc", a.Kind)}
 	}
 	return nil
 }
@@ -153,12 +155,12 @@ func (c Config) statusFaults() []error {
 		switch {
 		case isClass && (len(class) != 1 || class < "2" || class > "5"),
 			!isClass && (err != nil || len(key) != 3 || code < 200 || code > 599):
-			faults = append(faults, fmt.Errorf("statuses: %q is neither a status from 200 to 599 nor a class from 2xx to 5xx", key))
+			faults = append(faults, engine.Misset("statuses."+key, "this is neither a status from 200 to 599 nor a class from 2xx to 5xx"))
 		case slices.Contains(open, verdict):
 		case !slices.Contains(closing, verdict):
-			faults = append(faults, fmt.Errorf("statuses: %s: %q is no verdict an answer can have", key, verdict))
+			faults = append(faults, engine.Misset("statuses."+key, "%q is no verdict an answer can have", verdict))
 		case isClass && class != "2", key[0] == '5':
-			faults = append(faults, fmt.Errorf("statuses: %s must not be %s: it would close messages that nobody has handled", key, verdict))
+			faults = append(faults, engine.Misset("statuses."+key, "%s must not be %s: it would close messages that nobody has handled", key, strings.ToLower(string(verdict))))
 		}
 	}
 	return faults

@@ -1,0 +1,63 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// TestConfigCheckNamesThePlaceOfWhatOnlyAnAdapterRefuses: the rules are the adapters' own, the places are the file's.
+func TestConfigCheckNamesThePlaceOfWhatOnlyAnAdapterRefuses(t *testing.T) {
+	text := `consumer: c
+engines:
+  z:
+    kind: http
+    url: "https://münchen.example"
+    headers: {Accept: text/plain, Ce-Id: x, Idempotency-Key: y}
+    statuses:
+      "409": already_through
+      4xx: drop
+      "500": correlated
+    maxAnswerBytes: 33554432
+  a: {kind: flowable, url: "https://f.example", correlation: {variable: id}, headers: {X-A: "ä"}, auth: {kind: basic, username: "a:b", passwordEnv: P}}
+routes:
+  - {name: r, key: payload.key, engine: z, message: M}
+  - {name: s, match: payload.s, key: payload.key, engine: a, message: M}
+`
+	got := runWith(t, nil, nil, text, "config", "check", "-", "--json")
+	var r struct{ Faults []jsonFault }
+	if err := json.Unmarshal([]byte(got.out), &r); err != nil || got.code != 1 {
+		t.Fatalf("%v: %+v", err, got)
+	}
+	var lines []string
+	for _, f := range r.Faults {
+		lines = append(lines, fmt.Sprintf("%d:%d %s %s", f.Line, f.Column, f.Path, f.Message))
+	}
+	want := []string{
+		"5:5 engines.z.url the host must be ASCII (punycode)",
+		"6:35 engines.z.headers.Ce-Id Ce-Id is set by the inbox; remove it",
+		"6:45 engines.z.headers.Idempotency-Key Idempotency-Key is set by the inbox; remove it",
+		"9:7 engines.z.statuses.4xx 4xx must not be drop: it would close messages that nobody has handled",
+		"10:7 engines.z.statuses.500 500 must not be correlated: it would close messages that nobody has handled",
+		"11:5 engines.z.maxAnswerBytes must be from 1 to 16777216",
+		"12:88 engines.a.headers.X-A the value has characters that no header can hold",
+		"12:119 engines.a.auth.username basic needs a username, without a colon",
+	}
+	if diff := cmp.Diff(want, lines); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestADefaultIsSaidOnce(t *testing.T) {
+	for _, command := range []string{"drain", "reconcile"} {
+		got := runWith(t, nil, nil, "", command, "--help")
+		for line := range strings.Lines(got.out) {
+			if strings.Count(line, "default") > 1 {
+				t.Errorf("%s: %s", command, line)
+			}
+		}
+	}
+}
