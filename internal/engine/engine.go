@@ -4,7 +4,8 @@
 // An adapter classifies by evidence: bodies, re-queries, history, not by a status code alone. It never retries a
 // delivery by itself, never blocks longer than its timeout, and is safe for concurrent use. The relay decides what
 // follows from a verdict; an adapter that cannot tell says Technical (the request was surely not acted upon) or Unknown
-// (it may have been).
+// (it may have been). Where it has not asked its engine at all it says so (Result.NotAsked): a message that cannot be
+// sent says nothing about whether the engine is there.
 package engine
 
 import (
@@ -86,6 +87,10 @@ type Result struct {
 	Detail     string        // one sentence for a person
 	Reference  string        // what advanced, such as an instance id; or what was found ambiguous
 	RetryAfter time.Duration // Throttled and RetryAfter; zero: not said
+	// NotAsked: the adapter has found this by itself, and no request of the call got as far as the engine, or was meant to.
+	// Whatever the verdict, it says nothing about the engine. A connection or a token that cannot be had is no such finding:
+	// there the way to the engine fails, for every message.
+	NotAsked bool
 }
 
 // Properties are what an engine declares about itself.

@@ -14,7 +14,7 @@ const (
 type EngineState struct {
 	Name                string
 	PausedAt            time.Time // by an operator
-	Failures            int64     // in a row, each of another message than the one before
+	Failures            int64     // in a row, refusals of our credentials included, each of another message than the one before
 	LastFailedInboxID   string
 	OpenReason          string
 	OpenUntil           time.Time
@@ -39,6 +39,8 @@ type EngineEvent struct {
 	Owner      string        // of the claim the call belongs to
 	RetryAfter time.Duration // what it asks for; the caller bounds it
 	Error      string
+	// LastFailedAt is when the message failed before this call; zero: it has not.
+	LastFailedAt time.Time
 }
 
 // EngineEventKind classifies a call by what it says about the engine.
@@ -51,9 +53,9 @@ const (
 	EngineAnswered
 	// EngineFailed: no definite answer.
 	EngineFailed
-	// EngineThrottled: it wants less.
+	// EngineThrottled: it wants less, or something in front of it does not want this message now.
 	EngineThrottled
-	// EngineRefusedUs: it does not accept our credentials.
+	// EngineRefusedUs: it does not accept our credentials, or something in front of it does not accept this message.
 	EngineRefusedUs
 )
 
@@ -62,6 +64,28 @@ func (e *EngineState) Probing(now time.Time) bool { return e.ProbeUntil.After(no
 
 // Closed reports whether calls may pass freely.
 func (e *EngineState) Closed() bool { return e.OpenUntil.IsZero() && e.PausedAt.IsZero() }
+
+// AnswersOthers reports whether the engine has answered another message than this one after that time, and nothing has
+// opened the breaker since. A failure of this message is then the message's own, whatever it sounds like.
+func (e *EngineState) AnswersOthers(inboxID string, after time.Time) bool {
+	return e.OpenUntil.IsZero() && e.LastAnsweredInboxID != inboxID && e.LastAnsweredAt.After(after)
+}
+
+// answersOthers is AnswersOthers of an event. A message that is refused for the first time has no failure to reckon from:
+// then an answer is evidence for as long as the longest pause between probes lasts. A first call for less is believed: it is
+// the engine that knows.
+func (e *EngineState) answersOthers(ev EngineEvent, now time.Time, policy BreakerPolicy) bool {
+	if ev.LastFailedAt.IsZero() {
+		return ev.Kind == EngineRefusedUs && e.AnswersOthers(ev.InboxID, now.Add(-policy.Max))
+	}
+	return e.AnswersOthers(ev.InboxID, ev.LastFailedAt)
+}
+
+// Doubtful reports whether the breaker is open by the refusal of one message alone, and not of this one: another message
+// need not wait to find out whether it is the engine that refuses.
+func (e *EngineState) Doubtful(inboxID string) bool {
+	return e.OpenReason == OpenUnauthorised && e.Failures == 1 && e.LastFailedInboxID != inboxID
+}
 
 // Apply returns the state after the event, and whether it changed. Failures of calls that were under way when the breaker
 // opened do not push it further: only the probe's own outcome does, or one seen after the waiting time. A time that the
@@ -80,10 +104,8 @@ func (e EngineState) Apply(ev EngineEvent, now time.Time, policy BreakerPolicy) 
 		e.OpenReason, e.OpenUntil, e.Openings, e.ProbeOwner, e.ProbeUntil = "", time.Time{}, 0, "", time.Time{}
 		return e, true
 	case EngineFailed, EngineThrottled:
-		e.LastErrorMessage = ev.Error
-		if ev.InboxID != e.LastFailedInboxID {
-			e.Failures, e.LastFailedInboxID = e.Failures+1, ev.InboxID
-		}
+		own := e.answersOthers(ev, now, policy)
+		e.failed(ev)
 		var reason string
 		var wait time.Duration
 		open := !e.OpenUntil.IsZero()
@@ -91,7 +113,7 @@ func (e EngineState) Apply(ev EngineEvent, now time.Time, policy BreakerPolicy) 
 		if !underWay && (open || e.Failures >= policy.Failures) {
 			reason, wait = OpenTechnical, Backoff(policy.Min, policy.Max, e.Openings+1)
 		}
-		if ev.Kind == EngineThrottled && ev.RetryAfter > wait && now.Add(ev.RetryAfter).After(e.OpenUntil) {
+		if ev.Kind == EngineThrottled && ev.RetryAfter > wait && now.Add(ev.RetryAfter).After(e.OpenUntil) && !own {
 			reason, wait = OpenThrottled, ev.RetryAfter
 		}
 		switch {
@@ -103,13 +125,25 @@ func (e EngineState) Apply(ev EngineEvent, now time.Time, policy BreakerPolicy) 
 		}
 		return e, true
 	case EngineRefusedUs:
-		e.LastErrorMessage = ev.Error
+		own := e.answersOthers(ev, now, policy)
+		e.failed(ev)
+		if own && e.Failures < policy.Failures {
+			return e, true
+		}
 		if e.OpenUntil.IsZero() || isProbe || !e.OpenUntil.After(now) || e.OpenReason != OpenUnauthorised {
 			e.open(OpenUnauthorised, max(Backoff(policy.Min, policy.Max, e.Openings+1), e.OpenUntil.Sub(now)), now)
 		}
 		return e, true
 	}
 	return e, false
+}
+
+// failed counts a failure in a row.
+func (e *EngineState) failed(ev EngineEvent) {
+	e.LastErrorMessage = ev.Error
+	if ev.InboxID != e.LastFailedInboxID {
+		e.Failures, e.LastFailedInboxID = e.Failures+1, ev.InboxID
+	}
 }
 
 func (e *EngineState) open(reason string, wait time.Duration, now time.Time) {

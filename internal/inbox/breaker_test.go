@@ -296,3 +296,54 @@ func TestBackdatedColumnsCount(t *testing.T) {
 		}
 	}
 }
+
+// A firewall answers 403 to one text, as an engine does to wrong credentials; a tenant's quota answers 429 with a time, as
+// an overload does. What others are answered tells them apart.
+func TestARefusalOfOneMessageAmongOthersIsNoRefusalOfUs(t *testing.T) {
+	before := func(d time.Duration, ev inbox.EngineEvent) inbox.EngineEvent {
+		ev.LastFailedAt = now.Add(-d)
+		return ev
+	}
+	accepted := func(d time.Duration, id string) inbox.EngineState {
+		return inbox.EngineState{LastAnsweredAt: now.Add(-d), LastAnsweredInboxID: id}
+	}
+	tests := []struct {
+		name   string
+		state  inbox.EngineState
+		events []inbox.EngineEvent
+		open   bool
+	}{
+		{"refused among others", accepted(time.Second, "other"), []inbox.EngineEvent{refused("a")}, false},
+		{"refused where nobody was ever accepted", inbox.EngineState{}, []inbox.EngineEvent{refused("a")}, true},
+		{"refused long after others", accepted(2*minute, "other"), []inbox.EngineEvent{refused("a")}, true},
+		{"refused after it was accepted itself", accepted(time.Second, "a"), []inbox.EngineEvent{refused("a")}, true},
+		{"refused again, others accepted since", accepted(hour, "other"), []inbox.EngineEvent{before(2*hour, refused("a"))}, false},
+		{"refused again, nobody accepted since", accepted(time.Second, "other"), []inbox.EngineEvent{before(time.Second, refused("a"))}, true},
+		{"two refused among others", accepted(time.Second, "other"), []inbox.EngineEvent{refused("a"), refused("b")}, false},
+		{"as many in a row as any outage has", accepted(time.Second, "other"), []inbox.EngineEvent{refused("a"), refused("b"), refused("c")}, true},
+		{"as many, one accepted among them", accepted(time.Second, "other"),
+			[]inbox.EngineEvent{refused("a"), refused("b"), answered("c"), refused("d")}, false},
+		{"throttled for the first time is believed", accepted(time.Second, "other"), []inbox.EngineEvent{throttled("a", minute)}, true},
+		{"throttled again, others answered since", accepted(hour, "other"), []inbox.EngineEvent{before(2*hour, throttled("a", minute))}, false},
+		{"throttled again, nobody answered since", accepted(hour, "other"), []inbox.EngineEvent{before(hour, throttled("a", minute))}, true},
+		{"refused as the probe", func() inbox.EngineState {
+			s := halfOpen(inbox.OpenUnauthorised, 1)
+			s.LastAnsweredAt, s.LastAnsweredInboxID = now.Add(-time.Second), "other"
+			return s
+		}(), []inbox.EngineEvent{by("prober", before(hour, refused("a")))}, true},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			got := tt.state
+			for _, ev := range tt.events {
+				got, _ = got.Apply(ev, now, breaker)
+			}
+			if got.OpenUntil.After(now) != tt.open {
+				t.Errorf("open until %v (%s), want open: %v", got.OpenUntil, got.OpenReason, tt.open)
+			}
+			if got.ProbeOwner != "" {
+				t.Error("the probe keeps its place")
+			}
+		})
+	}
+}

@@ -238,7 +238,7 @@ func (p *claimPlanner) choose(runnable []candidate) {
 	others = interleave(others)
 	for i, c := range others {
 		// A half-open breaker is probed with what has failed least, so that one bad message does not keep it open.
-		if best, ok := p.probes[c.engine]; !ok || c.queue[0].TechnicalFailures < others[best].queue[0].TechnicalFailures {
+		if best, ok := p.probes[c.engine]; !ok || failedLess(c.queue[0], others[best].queue[0]) {
 			p.probes[c.engine] = i
 		}
 	}
@@ -279,6 +279,15 @@ func (p *claimPlanner) choose(runnable []candidate) {
 			p.plan.Busy++
 		}
 	}
+}
+
+// failedLess reports whether m is a better probe than other: it has failed less often, or longer ago. A refusal of our
+// credentials counts no failure while it may be the engine's, and is remembered by its time alone.
+func failedLess(m, other *Message) bool {
+	if m.TechnicalFailures != other.TechnicalFailures {
+		return m.TechnicalFailures < other.TechnicalFailures
+	}
+	return m.LastFailedAt.Before(other.LastFailedAt)
 }
 
 // leave lets suspects wait for a time when they can be alone. A lease that ran out is cleared, so that its late worker
@@ -354,7 +363,7 @@ func (p *claimPlanner) pass(c candidate, mayProbe bool) bool {
 		return pause(p.now.Add(PauseLook), PauseLook)
 	case state.OpenUntil.IsZero():
 		return true
-	case state.OpenUntil.After(p.now):
+	case state.OpenUntil.After(p.now) && !(mayProbe && state.Doubtful(c.queue[0].ID) && !state.Probing(p.now)):
 		return pause(state.OpenUntil, max(policy.Breaker.Min, ProbeWait))
 	case state.Probing(p.now), !mayProbe:
 		return pause(p.now, ProbeWait)
@@ -381,7 +390,7 @@ func (p *claimPlanner) take(c candidate, n int) {
 		m.Status = Processing
 		m.Attempts++
 		m.ProcessingStartedAt = p.latest
-		m.NextAttemptAt = time.Time{}
+		m.PlannedAt, m.NextAttemptAt = m.NextAttemptAt, time.Time{}
 		m.Late = m.Late || (!lane.Last.IsZero() && m.Position().Before(lane.Last))
 		claimed.Messages = append(claimed.Messages, m)
 		if !p.written(m) {

@@ -759,3 +759,69 @@ func lostIDs(lost []inbox.SettledAttempt) []string {
 	}
 	return ids
 }
+
+// Who was refused last is no better probe than who was not, although a refusal of our credentials counts no failure.
+func TestTheMessageThatWasRefusedIsNotThePreferredProbe(t *testing.T) {
+	c := newClaim()
+	c.engines["e"] = inbox.EngineState{Name: "e", OpenReason: inbox.OpenUnauthorised, OpenUntil: now, Failures: 2, LastFailedInboxID: "1"}
+	c.lane("a", msg("1", func(m *inbox.Message) { m.LastFailedAt = now.Add(-minute) }))
+	c.lane("b", msg("2", func(m *inbox.Message) { m.LastFailedAt = now.Add(-hour) }))
+	if diff := cmp.Diff([]string{"b: 2"}, claimed(c.plan())); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// One message's refusal may be about this message alone: the first other one finds out, without waiting for the pause.
+func TestARefusalByOneMessageAloneIsDoubted(t *testing.T) {
+	state := inbox.EngineState{Name: "e", OpenReason: inbox.OpenUnauthorised, OpenUntil: now.Add(minute), Openings: 3, Failures: 1, LastFailedInboxID: "1"}
+	tests := []struct {
+		name   string
+		state  func(*inbox.EngineState)
+		queued []string
+		want   []string
+	}{
+		{"by another one", func(*inbox.EngineState) {}, []string{"1", "2", "3"}, []string{"2"}},
+		{"not by itself", func(*inbox.EngineState) {}, []string{"1"}, nil},
+		{"not beside a probe", func(e *inbox.EngineState) { e.ProbeOwner, e.ProbeUntil = "other", now.Add(minute) }, []string{"2"}, nil},
+		{"not once two were refused", func(e *inbox.EngineState) { e.Failures = 2 }, []string{"3"}, nil},
+		{"not where it asks for time", func(e *inbox.EngineState) { e.OpenReason = inbox.OpenThrottled }, []string{"2"}, nil},
+		{"not where it fails", func(e *inbox.EngineState) { e.OpenReason = inbox.OpenTechnical }, []string{"2"}, nil},
+		{"not where an operator has paused it", func(e *inbox.EngineState) { e.PausedAt = now.Add(-hour) }, []string{"2"}, nil},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			c := newClaim()
+			e := state
+			tt.state(&e)
+			c.engines["e"] = e
+			for _, id := range tt.queued {
+				c.lane("lane "+id, msg(id, func(m *inbox.Message) {
+					if id == "1" {
+						m.LastFailedAt = now.Add(-time.Second)
+					}
+				}))
+			}
+			var got []string
+			for _, lane := range c.plan().Claimed {
+				got = append(got, ids(lane.Messages)...)
+			}
+			if diff := cmp.Diff(tt.want, got); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+func TestAClaimRemembersWhatWasPlanned(t *testing.T) {
+	c := newClaim()
+	planned := now.Add(-hour)
+	c.lane("a", msg("1", retrying(planned)))
+	m := c.plan().Claimed[0].Messages[0]
+	if !m.PlannedAt.Equal(planned) || !m.NextAttemptAt.IsZero() {
+		t.Errorf("planned at %v, next attempt at %v; want %v, none", m.PlannedAt, m.NextAttemptAt, planned)
+	}
+	m.GiveBack()
+	if !m.NextAttemptAt.Equal(planned) {
+		t.Errorf("given back, its next attempt is at %v, want %v", m.NextAttemptAt, planned)
+	}
+}

@@ -57,8 +57,8 @@
 //	                                 it is a dead letter, unless its route has those processed and nothing looks like it
 //	RECEIVED    PROCESSING  claim    its lane is due, not leased and not held, everything before it has left the queue or is
 //	RETRYING                         claimed with it, its time has come, its engine may be called. Attempts grows by one
-//	PROCESSING  RECEIVED    settle   given back: nothing was sent, or the engine refused our credentials. Attempts shrinks by
-//	            RETRYING             one; RETRYING where that leaves any, or an unknown outcome, or a lost worker
+//	PROCESSING  RECEIVED    settle   given back: nothing was sent, or the engine refuses our credentials and accepts nobody.
+//	            RETRYING             Attempts shrinks by one; RETRYING where that leaves any, or an unknown outcome, or a lost worker
 //	PROCESSING  RETRYING    settle   the verdict says later
 //	PROCESSING  PROCESSED   settle   the verdict says done
 //	PROCESSING  DISCARDED   settle   the verdict says drop
@@ -98,14 +98,20 @@
 //	DROP             DISCARDED                                             answered
 //	TECHNICAL        RETRYING with backoff; POISONED, see below            failed
 //	UNKNOWN          RETRYING, OutcomeUnknown; POISONED, see below         failed
-//	THROTTLED        RETRYING with backoff, or at the time asked for       throttled
-//	UNAUTHORISED     given back                                            refused us
+//	THROTTLED        RETRYING with backoff, or at the time asked for;      throttled
+//	                 POISONED, see below
+//	UNAUTHORISED     given back; while others are accepted RETRYING with   refused us
+//	                 backoff, and POISONED, see below
 //	NOT_STARTED      given back                                            says nothing
+//
+// What an adapter finds without having asked its engine (a key or a variable that the engine cannot have) has its verdict,
+// and says nothing about the engine: it closes no breaker, answers nobody, and leaves LostWorkers as they are.
 //
 // While OutcomeUnknown is set, NO_WAITING_INSTANCE and ALREADY_THROUGH become POSSIBLY_DELIVERED: nobody waiting any more may
 // be the effect of the delivery that was not answered. Patience is the time between consecutive NOT_WAITING answers, added
-// up. Any other answer, a lost worker and a time in which the lane had to wait for its engine, its route or a person stop
-// that clock.
+// up; of each, no more than the wait that was planned after the first of the two. So neither the engine's outage nor our own,
+// a backlog or a message in front uses any, wherever the message stands. Any other answer, a lost worker and a time in which
+// the lane had to wait for its engine, its route or a person stop that clock.
 //
 // # Lanes
 //
@@ -152,9 +158,16 @@
 //
 // All relays of a consumer share one breaker for each engine. It opens after failures in a row that each were another
 // message's than the one before, or at once where the engine asks for time or refuses our credentials. It lets nothing pass
-// until its time; then one probe among all relays, the message that has failed least. Success closes it, failure opens it
+// until its time; then one probe among all relays, the message that has failed least, or longest ago. Success closes it, failure opens it
 // for longer. Calls that were under way when it opened cannot push it further, though the engine's own word can. A probe
 // that was not sent, and one whose worker was lost, leave their place to the next.
+//
+// An answer about one message is not one about its engine. A firewall refuses one text as an engine refuses wrong
+// credentials, and a tenant's quota is no overload. So a refusal opens nothing while others are accepted: since the message's
+// failure before, or, for the first refusal of a message, within the longest pause between probes; unless as many messages
+// are refused in a row as failures open the breaker. A call for less is believed the first time; repeated for a message while
+// others were answered in between, it is about that message. A breaker that one message's refusal has opened alone lets
+// another message probe at once.
 //
 // A message is poisoned by its own failures only. A failure is the message's own where the engine has answered another
 // message since the one before; otherwise it is the outage's (OutageFailures) and does not count. After so many of its own,
@@ -179,7 +192,10 @@
 //	the lease is short for what was claimed PROCESSING                      what could not be started is given back in time
 //	SIGTERM                                 PROCESSING                      calls end, are settled; the rest is given back
 //	the engine is down                      RETRYING, breaker open          one probe at a time; nothing is parked
-//	one message fails, others pass          RETRYING                        others go on; POISONED in the end
+//	one message fails, is refused or        RETRYING                        others go on; POISONED in the end
+//	throttled, others pass
+//	the engine refuses our credentials      RECEIVED or RETRYING, as        one probe at a time, by another message each time;
+//	                                        before; breaker open            nothing is parked
 //	one message kills its process           PROCESSING                      claimed and called alone in its process from then on, in
 //	                                                                        turns with all others; POISONED at the fifth
 //	the engine gives no definite answer     RETRYING, outcome unknown       probed, no sooner than twice the timeout after the call

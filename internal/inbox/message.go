@@ -45,6 +45,7 @@ type Message struct {
 	PatienceFor         string        // what it was used for: ForObject, or empty for an instance
 	LastNotWaitingAt    time.Time     // zero unless the last answer was NotWaiting
 	NextAttemptAt       time.Time
+	PlannedAt           time.Time // of a claimed one: the NextAttemptAt that the claim has found. It is no column
 	ProcessingStartedAt time.Time
 	ProcessedAt         time.Time
 	FirstFailedAt       time.Time

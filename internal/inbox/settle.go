@@ -1,6 +1,10 @@
 package inbox
 
-import "time"
+import (
+	"cmp"
+	"slices"
+	"time"
+)
 
 // AttemptRecord is one attempt that failed, was late or was lost.
 type AttemptRecord struct {
@@ -25,6 +29,9 @@ type Result struct {
 	Attempt *AttemptRecord
 	// Technical: the failure counts towards poison by what the engine answered others meanwhile.
 	Technical bool
+	// Refused: the failure is a refusal of our credentials. It is Technical where the engine accepts others with the same
+	// ones; otherwise the attempt is given back.
+	Refused bool
 	// Verdict is kept in the Attempts row if the result turns out to be late.
 	Verdict   string
 	StartedAt time.Time
@@ -104,6 +111,11 @@ func PlanSettle(req SettleRequest, now, latest time.Time, lanes map[string]Lane,
 				continue // deleted by hand
 			}
 			m := *r.Message
+			if r.Refused && !refusesThisOne(r, engines[r.Engine], latest, req.Breakers[r.Engine]) {
+				m.GiveBack()
+				m.LastFailedAt = latest
+				r.Technical, r.Attempt = false, nil
+			}
 			if r.Technical && m.Status == Retrying {
 				if CountFailure(&m, engines[r.Engine], req.Poison, latest) {
 					m.Status, m.Reason, m.NextAttemptAt = Parked, Poisoned, time.Time{}
@@ -155,6 +167,21 @@ func PlanSettle(req SettleRequest, now, latest time.Time, lanes map[string]Lane,
 	return plan
 }
 
+// refusesThisOne reports whether a refusal is about its message: the engine, whose state is that after the settlement,
+// accepts others.
+func refusesThisOne(r Result, engine EngineState, now time.Time, policy BreakerPolicy) bool {
+	return engine.answersOthers(r.Event, now, policy)
+}
+
+// GiveBack undoes the attempt that a claim recorded, of a message that was not handled.
+func (m *Message) GiveBack() {
+	m.Attempts--
+	m.Status, m.NextAttemptAt = Received, m.PlannedAt
+	if m.Attempts > 0 || m.OutcomeUnknown || m.LostWorkers > 0 {
+		m.Status = Retrying
+	}
+}
+
 // release ends the lease and says when the lane is due next, by its queue as it will be.
 func release(lane *Lane, queue []*Message, settled map[string]*Message, now, latest time.Time, retention time.Duration) (more bool) {
 	var head *Message
@@ -176,9 +203,9 @@ func release(lane *Lane, queue []*Message, settled map[string]*Message, now, lat
 	return !rest.DueAt.IsZero() && !rest.DueAt.After(now)
 }
 
-// applyEvents brings the engines' states forward: answers first, because a failure is judged by what others were
-// answered meanwhile. Where an earlier try may have been committed, only those speak that it has not settled: an event
-// counts once.
+// applyEvents brings the engines' states forward, in the order in which the calls ended: failures are in a row only where
+// no answer came between them. Where an earlier try may have been committed, only those speak that it has not settled: an
+// event counts once.
 func applyEvents(req SettleRequest, now time.Time, engines map[string]EngineState, plan *SettlePlan, speaks func(Result) bool) map[string]EngineState {
 	after := make(map[string]EngineState, len(engines))
 	changed := map[string]bool{}
@@ -186,26 +213,39 @@ func applyEvents(req SettleRequest, now time.Time, engines map[string]EngineStat
 	for name, state := range engines {
 		after[name] = state
 	}
-	for _, answers := range []bool{true, false} {
-		for _, ls := range req.Lanes {
-			for _, r := range ls.Results {
-				if (r.Event.Kind == EngineAnswered) != answers || !speaks(r) {
-					continue
-				}
-				state := after[r.Engine]
-				state.Name = r.Engine
-				next, ok := state.Apply(r.Event, now, req.Breakers[r.Engine])
-				after[r.Engine] = next
-				plan.Closed = plan.Closed || (!state.OpenUntil.IsZero() && next.OpenUntil.IsZero())
-				if ok && !changed[r.Engine] {
-					changed[r.Engine] = true
-					order = append(order, r.Engine)
-				}
+	var results []Result
+	for _, ls := range req.Lanes {
+		for _, r := range ls.Results {
+			if speaks(r) {
+				results = append(results, r)
 			}
+		}
+	}
+	slices.SortStableFunc(results, func(a, b Result) int { return cmp.Or(a.EndedAt.Compare(b.EndedAt), answersFirst(a, b)) })
+	for _, r := range results {
+		state := after[r.Engine]
+		state.Name = r.Engine
+		next, ok := state.Apply(r.Event, now, req.Breakers[r.Engine])
+		after[r.Engine] = next
+		plan.Closed = plan.Closed || (!state.OpenUntil.IsZero() && next.OpenUntil.IsZero())
+		if ok && !changed[r.Engine] {
+			changed[r.Engine] = true
+			order = append(order, r.Engine)
 		}
 	}
 	for _, name := range order {
 		plan.Engines = append(plan.Engines, after[name])
 	}
 	return after
+}
+
+// answersFirst orders what ended in one moment: a failure is judged by what others were answered.
+func answersFirst(a, b Result) int {
+	switch answered := a.Event.Kind == EngineAnswered; {
+	case answered == (b.Event.Kind == EngineAnswered):
+		return 0
+	case answered:
+		return -1
+	}
+	return 1
 }

@@ -529,3 +529,90 @@ func TestWhatWasNotStartedIsNoLateResult(t *testing.T) {
 		t.Errorf("late %v, attempts %v", plan.Late, plan.Attempts)
 	}
 }
+
+// refusal is the result of a call that was answered with a refusal of our credentials.
+func refusal(m *inbox.Message) inbox.Result {
+	r := done(m, inbox.Retrying)
+	r.Technical, r.Refused = true, true
+	r.Message.NextAttemptAt = now.Add(minute)
+	r.Event = inbox.EngineEvent{Kind: inbox.EngineRefusedUs, InboxID: m.ID, Owner: "me", LastFailedAt: m.LastFailedAt}
+	return r
+}
+
+func TestWhoIsRefusedIsDecidedByWhoIsAccepted(t *testing.T) {
+	failing := func(m *inbox.Message) {
+		m.TechnicalFailures, m.FirstFailedAt, m.LastFailedAt = poison.Failures-1, now.Add(-2*day), now.Add(-hour)
+	}
+	tests := []struct {
+		name   string
+		change func(*inbox.Message)
+		engine inbox.EngineState
+		others bool // one is accepted in the same settlement, after the refusal
+		want   inbox.Status
+		opens  bool
+	}{
+		{"nobody is accepted", func(*inbox.Message) {}, inbox.EngineState{}, false, inbox.Retrying, true},
+		{"others were accepted just now", func(*inbox.Message) {}, inbox.EngineState{LastAnsweredAt: now.Add(-time.Second), LastAnsweredInboxID: "other"},
+			false, inbox.Retrying, false},
+		{"another one is accepted with it", func(*inbox.Message) {}, inbox.EngineState{}, true, inbox.Retrying, false},
+		{"it was refused too often among others", failing, inbox.EngineState{LastAnsweredAt: now.Add(-minute), LastAnsweredInboxID: "other"},
+			false, inbox.Parked, false},
+		{"it was refused as often, and now all are", failing, inbox.EngineState{LastAnsweredAt: now.Add(-2 * hour), LastAnsweredInboxID: "other"},
+			false, inbox.Retrying, true},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			s := newSettle()
+			m := underWay("1", tt.change)
+			s.engines["e"] = tt.engine
+			queue, results := []*inbox.Message{m}, []inbox.Result{refusal(m)}
+			if tt.others {
+				other := underWay("2")
+				ok := done(other, inbox.Processed)
+				ok.EndedAt = now.Add(time.Second)
+				queue, results = append(queue, other), append(results, ok)
+			}
+			s.lane("a", true, queue, results...)
+			p := s.plan()
+			got := p.Messages[0]
+			if got.Status != tt.want {
+				t.Errorf("it becomes %s/%s, want %s", got.Status, got.Reason, tt.want)
+			}
+			if opens := !p.Engines[0].OpenUntil.IsZero(); opens != tt.opens {
+				t.Errorf("the breaker opens: %v, want %v", opens, tt.opens)
+			}
+			attempts, failures, records := m.Attempts, m.TechnicalFailures+1, 1
+			if tt.opens { // it is the engine's: the attempt is given back, and only its time says that it was there
+				attempts, failures, records = m.Attempts-1, m.TechnicalFailures, 0
+			}
+			if got.Attempts != attempts || got.TechnicalFailures != failures || len(p.Attempts) != records || !got.LastFailedAt.Equal(latest) {
+				t.Errorf("%d attempts, %d failures, %d records, last failed at %v; want %d, %d, %d, now", got.Attempts, got.TechnicalFailures,
+					len(p.Attempts), got.LastFailedAt, attempts, failures, records)
+			}
+			if tt.opens && !got.NextAttemptAt.IsZero() {
+				t.Errorf("it waits until %v beside its engine's pause", got.NextAttemptAt)
+			}
+		})
+	}
+}
+
+// Failures are in a row where no answer came between them, in whatever order a settlement lists them.
+func TestTheOrderOfCallsDecidesWhatIsInARow(t *testing.T) {
+	s := newSettle()
+	var queue []*inbox.Message
+	var results []inbox.Result
+	for i, id := range []string{"1", "2", "ok", "3"} {
+		m := underWay(id)
+		r := technical(m)
+		if id == "ok" {
+			r = done(m, inbox.Processed)
+		}
+		r.EndedAt = now.Add(time.Duration(i) * time.Second)
+		queue, results = append(queue, m), append(results, r)
+	}
+	slices.Reverse(results)
+	s.lane("a", true, queue, results...)
+	if e := s.plan().Engines[0]; e.Failures != 1 || !e.OpenUntil.IsZero() {
+		t.Errorf("%d failures in a row, open until %v; want 1, closed", e.Failures, e.OpenUntil)
+	}
+}

@@ -40,7 +40,8 @@ type attempt struct {
 func (a attempt) settle(res engine.Result, rng *rand.Rand) inbox.Result {
 	m := *a.message
 	r := inbox.Result{Message: &m, Number: m.Attempts, Engine: a.engine, Verdict: string(res.Verdict), StartedAt: a.started, EndedAt: a.now}
-	r.Event = inbox.EngineEvent{Kind: eventKind(res.Verdict), InboxID: m.ID, Owner: a.owner, RetryAfter: a.atMost(res.RetryAfter), Error: res.Code + " " + res.Detail}
+	r.Event = inbox.EngineEvent{Kind: eventKind(res), InboxID: m.ID, Owner: a.owner, RetryAfter: a.atMost(res.RetryAfter),
+		Error: res.Code + " " + res.Detail, LastFailedAt: m.LastFailedAt}
 	if res.Reference != "" {
 		m.EngineReference = res.Reference
 	}
@@ -74,17 +75,15 @@ func (a attempt) settle(res engine.Result, rng *rand.Rand) inbox.Result {
 	case engine.RetryAfter:
 		wait := a.atMost(max(res.RetryAfter, a.policy.RetryMin))
 		a.retry(&m, wait)
-	case engine.Throttled:
-		// The engine's, not the message's: it never counts towards poison.
-		m.TechnicalFailures++
-		m.OutageFailures++
-		a.failed(&m)
-		a.retry(&m, max(a.atMost(res.RetryAfter), backoff(m.TechnicalFailures)))
 	case engine.Unauthorised:
-		return a.giveBack(r, &m, res)
+		// Whether it is about us or about this message is decided when it is stored: others may be accepted.
+		r.Technical, r.Refused = true, true
+		a.retry(&m, backoff(m.TechnicalFailures+1))
 	case engine.NotStarted:
 		r.Verdict = ""
-		return a.giveBack(r, &m, res)
+		m.LastNotWaitingAt = a.message.LastNotWaitingAt
+		m.GiveBack()
+		return r
 	case engine.Unknown:
 		r.Technical = true
 		m.OutcomeUnknown = true
@@ -93,7 +92,7 @@ func (a attempt) settle(res engine.Result, rng *rand.Rand) inbox.Result {
 			wait = probeAt
 		}
 		a.retry(&m, wait)
-	default: // Technical
+	default: // Technical, Throttled
 		r.Technical = true
 		a.retry(&m, max(backoff(m.TechnicalFailures+1), a.atMost(res.RetryAfter)))
 	}
@@ -141,8 +140,15 @@ func (a attempt) patienceUsed(code string) time.Duration {
 	if a.message.PatienceFor != waitsFor(code) {
 		return 0
 	}
-	if last := a.message.LastNotWaitingAt; !last.IsZero() && a.now.After(last) {
-		used += a.now.Sub(last)
+	// No more than the wait that was planned: whatever kept the message from being asked then, an outage of the engine or of
+	// ours, a backlog, or one in front of it, is not its process's to answer for. There is no plan where a person has made it
+	// due.
+	until := a.now
+	if planned := a.message.PlannedAt; !planned.IsZero() && planned.Before(until) {
+		until = planned
+	}
+	if last := a.message.LastNotWaitingAt; !last.IsZero() && until.After(last) {
+		used += until.Sub(last)
 	}
 	return used
 }
@@ -168,20 +174,6 @@ func (a attempt) failed(m *inbox.Message) {
 	m.LastFailedAt = a.now
 }
 
-// giveBack undoes the recorded attempt of a message that was not handled.
-func (a attempt) giveBack(r inbox.Result, m *inbox.Message, res engine.Result) inbox.Result {
-	m.Attempts--
-	m.Status = inbox.Received
-	if m.Attempts > 0 || m.OutcomeUnknown || m.LostWorkers > 0 {
-		m.Status = inbox.Retrying
-	}
-	if res.Verdict == engine.Unauthorised {
-		m.LastErrorCode, m.LastErrorMessage = code(res), res.Detail
-	}
-	m.LastNotWaitingAt = a.message.LastNotWaitingAt
-	return r
-}
-
 func code(res engine.Result) string {
 	if res.Code != "" {
 		return res.Code
@@ -189,9 +181,12 @@ func code(res engine.Result) string {
 	return string(res.Verdict)
 }
 
-// eventKind says what a verdict says about the engine.
-func eventKind(v engine.Verdict) inbox.EngineEventKind {
-	switch v {
+// eventKind says what a result says about the engine: nothing where the engine was not asked.
+func eventKind(res engine.Result) inbox.EngineEventKind {
+	if res.NotAsked {
+		return inbox.EngineSilent
+	}
+	switch res.Verdict {
 	case engine.NotStarted:
 		return inbox.EngineSilent
 	case engine.Technical, engine.Unknown:

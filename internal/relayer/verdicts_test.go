@@ -59,8 +59,8 @@ func TestEachVerdictHasItsNextState(t *testing.T) {
 		{engine.Rejected, inbox.Parked, inbox.Rejected, inbox.EngineAnswered, 0, 0, true, false, false, 3},
 		{engine.RetryAfter, inbox.Retrying, "", inbox.EngineAnswered, 10 * time.Second, 10 * time.Second, true, false, false, 3},
 		{engine.Technical, inbox.Retrying, "", inbox.EngineFailed, 5 * time.Second, 10 * time.Second, true, true, false, 3},
-		{engine.Throttled, inbox.Retrying, "", inbox.EngineThrottled, 5 * time.Second, 10 * time.Second, true, false, false, 3},
-		{engine.Unauthorised, inbox.Retrying, "", inbox.EngineRefusedUs, 0, 0, false, false, false, 2},
+		{engine.Throttled, inbox.Retrying, "", inbox.EngineThrottled, 5 * time.Second, 10 * time.Second, true, true, false, 3},
+		{engine.Unauthorised, inbox.Retrying, "", inbox.EngineRefusedUs, 5 * time.Second, 10 * time.Second, true, true, false, 3},
 		{engine.Unknown, inbox.Retrying, "", inbox.EngineFailed, 9 * time.Second, 10 * time.Second, true, true, true, 3},
 		{engine.Drop, inbox.Discarded, "", inbox.EngineAnswered, 0, 0, true, false, false, 3},
 		{engine.NotStarted, inbox.Retrying, "", inbox.EngineSilent, 0, 0, false, false, false, 2},
@@ -251,19 +251,35 @@ func TestAnEngineMayAskForTimeWithinBounds(t *testing.T) {
 	}
 }
 
-func TestThrottlingNeverCountsTowardsPoison(t *testing.T) {
-	a := tried(func(_ *attempt, m *inbox.Message) { m.TechnicalFailures, m.OutageFailures = 7, 2 })
-	got := a.settle(engine.Result{Verdict: engine.Throttled}, seeded())
-	if m := got.Message; got.Technical || m.TechnicalFailures-m.OutageFailures != 5 || m.TechnicalFailures != 8 || !m.LastFailedAt.Equal(callEnded) {
-		t.Errorf("technical %v, %d failures, %d of an outage, last at %v; want false, 8, 3, now", got.Technical, m.TechnicalFailures,
-			m.OutageFailures, m.LastFailedAt)
+// What keeps a message from being asked after its planned time, for however long, uses no patience: nobody has said
+// meanwhile that nobody waits.
+func TestPatienceCountsNoMoreThanThePlannedWait(t *testing.T) {
+	const h = time.Hour
+	tests := []struct {
+		name          string
+		last, planned time.Duration // before the answer
+		want          time.Duration
+	}{
+		{"asked when it was planned", 10 * time.Minute, 0, 10 * time.Minute},
+		{"asked a day later", 25 * h, 25*h - 10*time.Minute, 10 * time.Minute},
+		{"asked before its time, by a person", 10 * time.Minute, -10 * time.Minute, 10 * time.Minute},
+		{"a plan that is older than the answer", h, 2 * h, 0},
 	}
-	between(t, "the wait of the eighth failure", got.Message.NextAttemptAt.Sub(callEnded), 5*time.Minute, 10*time.Minute)
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			a := tried(func(a *attempt, m *inbox.Message) {
+				m.LastNotWaitingAt, m.PlannedAt = callEnded.Add(-tt.last), callEnded.Add(-tt.planned)
+			})
+			if got := a.settle(engine.Result{Verdict: engine.NotWaiting}, seeded()).Message; got.PatienceUsed != tt.want || got.Status != inbox.Retrying {
+				t.Errorf("used %v, %s; want %v, RETRYING", got.PatienceUsed, got.Status, tt.want)
+			}
+		})
+	}
 }
 
 // The failure itself is counted when it is stored: what others were answered meanwhile decides what it is.
 func TestTechnicalFailuresAreCountedWhereTheyAreStored(t *testing.T) {
-	for _, v := range []engine.Verdict{engine.Technical, engine.Unknown} {
+	for _, v := range []engine.Verdict{engine.Technical, engine.Unknown, engine.Throttled, engine.Unauthorised} {
 		a := tried(func(_ *attempt, m *inbox.Message) { m.TechnicalFailures = 5 })
 		got := a.settle(engine.Result{Verdict: v}, seeded())
 		if got.Message.TechnicalFailures != 5 || !got.Technical {
@@ -309,32 +325,35 @@ func TestWhatWasNotHandledIsGivenBackAsItWas(t *testing.T) {
 		{"a first one after an unknown outcome", func(m *inbox.Message) { m.Attempts, m.OutcomeUnknown = 1, true }, inbox.Retrying},
 		{"a first one after a lost worker", func(m *inbox.Message) { m.Attempts, m.LostWorkers = 1, 1 }, inbox.Retrying},
 	}
-	for _, verdict := range []engine.Verdict{engine.NotStarted, engine.Unauthorised} {
-		for _, tt := range tests {
-			t.Run(string(verdict)+" "+tt.name, func(t *testing.T) {
-				asked := callEnded.Add(-time.Hour)
-				a := tried(func(_ *attempt, m *inbox.Message) {
-					m.LastNotWaitingAt, m.PatienceUsed, m.TechnicalFailures, m.FirstFailedAt = asked, time.Minute, 4, asked
-					m.LastErrorCode, m.LastErrorMessage = "HTTP 404", "nobody waits"
-					tt.change(m)
-				})
-				want := *a.message
-				want.Status, want.Attempts = tt.want, want.Attempts-1
-				if verdict == engine.Unauthorised {
-					want.LastErrorCode, want.LastErrorMessage = "HTTP 401", "who are you"
-				}
-				res := engine.Result{Verdict: verdict}
-				if verdict == engine.Unauthorised {
-					res.Code, res.Detail = "HTTP 401", "who are you"
-				}
-				got := a.settle(res, nil) // nothing random about it
-				if diff := cmp.Diff(want, *got.Message); diff != "" {
-					t.Error(diff)
-				}
-				if got.Attempt != nil || got.Technical {
-					t.Errorf("attempt %+v, technical %v; want neither", got.Attempt, got.Technical)
-				}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			asked, planned := callEnded.Add(-time.Hour), callBegan.Add(-time.Second)
+			a := tried(func(_ *attempt, m *inbox.Message) {
+				m.LastNotWaitingAt, m.PatienceUsed, m.TechnicalFailures, m.FirstFailedAt = asked, time.Minute, 4, asked
+				m.LastErrorCode, m.LastErrorMessage, m.PlannedAt = "HTTP 404", "nobody waits", planned
+				tt.change(m)
 			})
+			want := *a.message
+			want.Status, want.Attempts, want.NextAttemptAt = tt.want, want.Attempts-1, planned
+			got := a.settle(engine.Result{Verdict: engine.NotStarted}, nil) // nothing random about it
+			if diff := cmp.Diff(want, *got.Message); diff != "" {
+				t.Error(diff)
+			}
+			if got.Attempt != nil || got.Technical {
+				t.Errorf("attempt %+v, technical %v; want neither", got.Attempt, got.Technical)
+			}
+		})
+	}
+}
+
+// Whatever its verdict, a finding that is the adapter's own says nothing about the engine: neither that it is there, nor
+// that the worker who found it would survive a call.
+func TestWhatAnAdapterFindsWithoutItsEngineIsSilentAboutIt(t *testing.T) {
+	for _, v := range []engine.Verdict{engine.Rejected, engine.NotWaiting, engine.Technical, engine.Correlated, engine.Unauthorised} {
+		a := tried(func(_ *attempt, m *inbox.Message) { m.LostWorkers = 3 })
+		got := a.settle(engine.Result{Verdict: v, NotAsked: true}, seeded())
+		if got.Event.Kind != inbox.EngineSilent || got.Message.LostWorkers != 3 {
+			t.Errorf("%s: the event is of kind %d and %d workers are lost, want %d, 3", v, got.Event.Kind, got.Message.LostWorkers, inbox.EngineSilent)
 		}
 	}
 }

@@ -81,6 +81,7 @@ func (w worker) one(ctx context.Context, m *inbox.Message, first bool) inbox.Res
 
 func (w worker) finish(m *inbox.Message, started time.Time, out outcome) inbox.Result {
 	a := w.attempt(m, started)
+	out.NotAsked = out.NotAsked || out.local
 	res := a.settle(out.Result, w.Rand())
 	if res.Attempt != nil {
 		res.Attempt.Revision = w.Revision
@@ -88,14 +89,11 @@ func (w worker) finish(m *inbox.Message, started time.Time, out outcome) inbox.R
 	if out.reason != "" {
 		a.park(res.Message, out.reason)
 	}
-	if out.local {
-		res.Event.Kind = inbox.EngineSilent
-		if res.Technical {
-			// Ours, not the message's: it never counts towards poison.
-			res.Technical = false
-			res.Message.TechnicalFailures++
-			res.Message.OutageFailures++
-		}
+	if out.NotAsked && res.Technical {
+		// Ours, not the message's: it never counts towards poison.
+		res.Technical, res.Refused = false, false
+		res.Message.TechnicalFailures++
+		res.Message.OutageFailures++
 	}
 	if out.waits != "" && res.Message.Status == inbox.Parked && res.Message.Reason == inbox.NoWaitingInstance {
 		res.Message.Reason = out.waits

@@ -144,6 +144,11 @@ type option func(*inbox.Message)
 
 func (w *world) insert(key string, n int, opts ...option) string {
 	w.t.Helper()
+	return w.insertBody(key, n, []byte("{}"), opts...)
+}
+
+func (w *world) insertBody(key string, n int, body []byte, opts ...option) string {
+	w.t.Helper()
 	id := inbox.ID(inbox.TransportIdentity, consumer, "sub", fmt.Sprintf("%s/%d", key, n))
 	m := inbox.Message{
 		ID: id, Consumer: consumer, Scope: "sub", DedupeKey: id, TransportKey: id, Subscription: "sub", MessageID: id,
@@ -157,7 +162,7 @@ func (w *world) insert(key string, n int, opts ...option) string {
 	for _, o := range opts {
 		o(&m)
 	}
-	if err := w.store.Insert(w.t.Context(), &inbox.Arrival{Message: m, Body: []byte("{}")}); err != nil {
+	if err := w.store.Insert(w.t.Context(), &inbox.Arrival{Message: m, Body: body}); err != nil {
 		w.t.Fatal(err)
 	}
 	return m.ID

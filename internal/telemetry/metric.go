@@ -133,7 +133,7 @@ var (
 	technicalFailures = row(Metric{Name: "inbox_technical_failures_total", Kind: Counter, Unit: "{attempt}", By: byRelay,
 		Labels:  []string{labelConsumer, labelEngine, labelVerdict},
 		Meaning: "Attempts that failed for the engine's sake: TECHNICAL, THROTTLED, UNKNOWN, UNAUTHORISED.",
-		Action:  "UNAUTHORISED: the credentials, at once. The others: the engine's own health; messages wait and none is parked for an outage."})
+		Action:  "UNAUTHORISED: while inbox_engine_paused is 1 the credentials, at once; else one message that something in front of the engine refuses. The others: the engine's own health; messages wait and none is parked for an outage."})
 	poisoned = row(Metric{Name: "inbox_poisoned_total", Kind: Counter, Unit: "{message}", By: byRelay,
 		Labels:  []string{labelConsumer, labelRoute},
 		Meaning: "Messages that became PARKED as POISONED: they fail, or cost their worker, while others pass.",

@@ -43,6 +43,8 @@ func TestEachFaultIsFound(t *testing.T) {
 		{"is past, and nobody says so", fault{neverThrough: true}, "a process past the point is already through"},
 		{"has no timeout", fault{noTimeout: true}, "what an engine declares is what it is"},
 		{"declares no probe", fault{undeclaredProbe: true}, "what an engine declares is what it is"},
+		{"answers in its engine's place", fault{answersAlone: true}, "what is found without the engine is not said of the engine"},
+		{"takes an outage for a finding of its own", fault{outageNotAsked: true}, "a refused connection is technical and heals"},
 		{"mixes up parallel calls", fault{mixesUp: true}, "deliveries in parallel do not disturb each other"},
 	}
 	for _, tt := range tests {

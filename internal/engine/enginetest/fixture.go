@@ -97,6 +97,12 @@ var verdicts = []engine.Verdict{
 	engine.Unknown, engine.Drop, engine.NotStarted,
 }
 
+// engineOnly are the verdicts that nobody but the engine can give.
+var engineOnly = []engine.Verdict{
+	engine.Correlated, engine.Duplicate, engine.HandedOver, engine.AlreadyThrough, engine.Ambiguous, engine.Vanished,
+	engine.Throttled, engine.Unknown, engine.Drop,
+}
+
 // sound checks what holds for every result: a verdict of the contract, a code, one line, and no payload.
 func (f *fixture) sound(r engine.Result) {
 	f.Helper()
@@ -113,6 +119,9 @@ func (f *fixture) sound(r engine.Result) {
 		if strings.ContainsAny(text, "\r\n") {
 			f.Errorf("the %s of a result is more than one line: %q", name, text)
 		}
+	}
+	if r.NotAsked && slices.Contains(engineOnly, r.Verdict) {
+		f.Errorf("verdict %s without having asked the engine", r.Verdict)
 	}
 	if r.RetryAfter < 0 {
 		f.Errorf("a result asks for a wait of %v", r.RetryAfter)

@@ -16,7 +16,7 @@ type fault struct {
 	alwaysCorrelated, firstOfTwo, anyKey, anyMessage, wakesSuspended, forgetful, twice, remembersRefusals bool
 	doesNotAsk, asksAfter, ignoresContext, lostIsTechnical, resends, refusedIsUnknown, lockedIsRejected   bool
 	noRetryAfter, rounds, leaks, probesWaiting, probesBySending, alwaysThrough, neverThrough              bool
-	noTimeout, undeclaredProbe, mixesUp                                                                   bool
+	noTimeout, undeclaredProbe, mixesUp, answersAlone, outageNotAsked                                     bool
 }
 
 // memory is a world without a network, and its adapter.
@@ -183,13 +183,16 @@ func (a *adapter) Correlate(ctx context.Context, d engine.Delivery) engine.Resul
 	if ctx.Err() != nil && !a.fault.ignoresContext {
 		return engine.Result{Verdict: engine.NotStarted, Code: "cancelled"}
 	}
+	if d.Key == "" {
+		return engine.Result{Verdict: engine.Rejected, Code: "key", NotAsked: !a.fault.answersAlone}
+	}
 	var outage Outage
 	a.locked(func() { outage = a.outage })
 	if outage == Refused {
 		if a.fault.refusedIsUnknown {
 			return engine.Result{Verdict: engine.Unknown, Code: "refused"}
 		}
-		return engine.Result{Verdict: engine.Technical, Code: "refused"}
+		return engine.Result{Verdict: engine.Technical, Code: "refused", NotAsked: a.fault.outageNotAsked}
 	}
 	if !a.fault.doesNotAsk && !a.fault.asksAfter && !d.MaySend() {
 		return engine.Result{Verdict: engine.NotStarted, Code: "forbidden"}

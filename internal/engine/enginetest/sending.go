@@ -2,6 +2,8 @@ package enginetest
 
 import (
 	"context"
+	"encoding/json"
+	"strings"
 	"sync"
 	"time"
 
@@ -54,7 +56,11 @@ var sendingChecks = []check{
 		f.world.Start(f.key, message)
 		e, d := f.world.Engine(ordinary), delivery(f.key)
 		f.world.Set(Refused)
-		f.want(f.correlate(f.Context(), e, d), engine.Technical)
+		r := f.correlate(f.Context(), e, d)
+		f.want(r, engine.Technical)
+		if r.NotAsked {
+			f.Error("an engine that cannot be reached is taken for one that was not asked")
+		}
 		f.wantAdvanced(f.key, 0)
 		if p, ok := e.(engine.Prober); ok {
 			f.want(f.wantProbe(p, d, engine.ProbeFailed), engine.Technical, engine.Throttled, engine.Unauthorised)
@@ -62,6 +68,25 @@ var sendingChecks = []check{
 		f.world.Set(Healthy)
 		f.want(f.correlate(f.Context(), e, again(d)), engine.Correlated)
 		f.wantAdvanced(f.key, 1)
+	}},
+	{name: "what is found without the engine is not said of the engine", needs: []Ability{Refusal}, test: func(f *fixture) {
+		e := f.world.Engine(ordinary)
+		f.world.Set(Refused) // whatever is not the connection's failure, the adapter has found by itself
+		for name, change := range map[string]func(*engine.Delivery){
+			"no key":                    func(d *engine.Delivery) { d.Key = "" },
+			"a key without end":         func(d *engine.Delivery) { d.Key = strings.Repeat("x", 10_000) },
+			"no message":                func(d *engine.Delivery) { d.Message = "" },
+			"a variable of no JSON":     func(d *engine.Delivery) { d.Variables["broken"] = json.RawMessage(`{"a":`) },
+			"a payload that is no text": func(d *engine.Delivery) { d.Variables, d.Payload = nil, []byte{0xff, 0x00} },
+			"a start without a key":     func(d *engine.Delivery) { d.Start, d.Key = true, "" },
+		} {
+			d := delivery(newKey())
+			change(&d)
+			r := f.correlate(f.Context(), e, d)
+			if r.Verdict != engine.Technical && r.Verdict != engine.NotStarted && !r.NotAsked {
+				f.Errorf("%s: verdict %s (%s) of an engine that cannot be reached", name, r.Verdict, r.Code)
+			}
+		}
 	}},
 	{name: "an answer lost after the effect is unknown", needs: []Ability{LostAnswers}, test: func(f *fixture) {
 		e, d := f.world.Engine(ordinary), delivery(f.key)

@@ -19,7 +19,7 @@ func (e *Engine) deliver(ctx context.Context, d engine.Delivery, waiting row, va
 		Variables   []variable `json:"variables"`
 	}{"messageEventReceived", d.Message, variables})
 	if err != nil {
-		return *rejected("request", "The message cannot be sent: it cannot be written as JSON.")
+		return unwritable()
 	}
 	a, failure := e.call(ctx, http.MethodPut, "/runtime/executions/"+url.PathEscape(waiting.ID), body, d.MaySend)
 	if failure != nil {
@@ -48,6 +48,11 @@ func (e *Engine) deliver(ctx context.Context, d engine.Delivery, waiting row, va
 		res.Reference = waiting.instance()
 	}
 	return res
+}
+
+// unwritable is found after the look-up.
+func unwritable() engine.Result {
+	return engine.Result{Verdict: engine.Rejected, Code: "request", Detail: "The message cannot be sent: it cannot be written as JSON."}
 }
 
 // refused classifies an answer that is no success, of a request that would have had an effect. The look-up before it

@@ -23,6 +23,8 @@
 //	404, 405 not of Flowable; "No endpoint"        Technical: the base URL is wrong
 //	408, 502, 503, 504, 5xx not Flowable's         Unknown
 //	anything else                                  Technical, or Unknown where it may have been handled
+//	a key, variable or payload that Flowable       Rejected, before anything is asked: it says nothing about the engine
+//	could not have
 //
 // A 403 to a delivery comes after a look-up that succeeded with the same credentials: it is a step's or a firewall's, and not
 // about us. A 503 may stand for an answer that was lost, whatever wait it asks for.

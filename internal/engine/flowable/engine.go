@@ -63,6 +63,9 @@ func (e *Engine) Close() error {
 // Correlate implements engine.Engine.
 func (e *Engine) Correlate(ctx context.Context, d engine.Delivery) engine.Result {
 	variables, problem := e.variables(d)
+	if problem == nil {
+		problem = e.addressed(d)
+	}
 	if problem != nil {
 		return *problem
 	}
@@ -82,6 +85,15 @@ func (e *Engine) Correlate(ctx context.Context, d engine.Delivery) engine.Result
 		return suspended(waiting.ProcessInstanceID)
 	}
 	return e.deliver(bounded, d, waiting, variables)
+}
+
+// addressed says what is wrong with a delivery that nobody could be found, or started, by.
+func (e *Engine) addressed(d engine.Delivery) *engine.Result {
+	if d.Start {
+		return e.startsUnder(d)
+	}
+	_, problem := e.correlation(d, filter{}, executions)
+	return problem
 }
 
 // suspendedWait is how long a suspended instance is left alone: a person suspended it, and a person will wake it.

@@ -70,6 +70,7 @@ func (e *Engine) lookup(ctx context.Context, d engine.Delivery) (engine.ProbeOut
 	case res.Verdict == engine.NotWaiting:
 		return engine.ProbeGone, engine.Result{Code: "GONE", Detail: "No process instance has the marker of this message, and none waits for it."}, row{}
 	case res.Verdict == engine.Rejected:
+		res.NotAsked = false // the marker was asked for before
 		return engine.ProbeGone, *res, row{}
 	}
 	return engine.ProbeFailed, *res, row{}

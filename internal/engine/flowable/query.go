@@ -169,8 +169,9 @@ func (e *Engine) correlation(d engine.Delivery, f filter, path string) (filter, 
 	return f, nil
 }
 
+// rejected is what the adapter finds wrong with a delivery by itself.
 func rejected(code, detail string) *engine.Result {
-	return &engine.Result{Verdict: engine.Rejected, Code: code, Detail: detail}
+	return &engine.Result{Verdict: engine.Rejected, Code: code, Detail: detail, NotAsked: true}
 }
 
 // find is the one execution that waits for d.

@@ -31,7 +31,7 @@ func (e *Engine) start(ctx, looking context.Context, d engine.Delivery, variable
 		Variables   []variable `json:"variables"`
 	}{d.Message, d.Key, e.config.Tenant, variables})
 	if err != nil {
-		return *rejected("request", "The message cannot be sent: it cannot be written as JSON.")
+		return unwritable()
 	}
 	a, failure := e.call(ctx, http.MethodPost, "/runtime/process-instances", body, d.MaySend)
 	if failure != nil {
@@ -105,15 +105,25 @@ func (e *Engine) lookupStart(ctx context.Context, d engine.Delivery) (engine.Pro
 // maxBusinessKey is how many characters a business key of Flowable has at most.
 const maxBusinessKey = 255
 
-// started is the process instance under the business key of d, or empty: a running one, or one that has ended.
-func (e *Engine) started(ctx context.Context, d engine.Delivery) (string, *engine.Result) {
+// startsUnder says why nothing can be started, or looked up, under the key of d.
+func (e *Engine) startsUnder(d engine.Delivery) *engine.Result {
 	switch {
 	case d.Key == "":
-		return "", rejected("KEY", "The message has no key: an instance without a business key could be started twice.")
+		return rejected("KEY", "The message has no key: an instance without a business key could be started twice.")
 	case utf8.RuneCountInString(d.Key) > maxBusinessKey:
-		return "", rejected("KEY", "The key has more than 255 characters, which is the most that a business key of Flowable can have.")
+		return rejected("KEY", "The key has more than 255 characters, which is the most that a business key of Flowable can have.")
 	case e.config.ProcessDefinitionKey == "":
-		return "", &engine.Result{Verdict: engine.Technical, Code: "CONFIGURATION", Detail: "To start instances the engine needs a process definition key: other processes may have the same business keys. Nothing was sent."}
+		return &engine.Result{Verdict: engine.Technical, Code: "CONFIGURATION", NotAsked: true,
+			Detail: "To start instances the engine needs a process definition key: other processes may have the same business keys. Nothing was sent."}
+	}
+	return nil
+}
+
+// started is the process instance under the business key of d, or empty: a running one, or one that has ended.
+func (e *Engine) started(ctx context.Context, d engine.Delivery) (string, *engine.Result) {
+	if problem := e.startsUnder(d); problem != nil {
+		problem.NotAsked = false // the marker was asked for before
+		return "", problem
 	}
 	f := filter{ProcessBusinessKey: d.Key, ProcessDefinitionKey: e.config.ProcessDefinitionKey, TenantID: e.config.Tenant, Size: 1}
 	for _, path := range []string{processInstances, historicInstances} {

@@ -62,7 +62,7 @@ func (e *Engine) Close() error {
 func (e *Engine) Correlate(ctx context.Context, d engine.Delivery) engine.Result {
 	req, err := e.newRequest(d)
 	if err != nil {
-		return engine.Result{Verdict: engine.Rejected, Code: "request", Detail: "The message cannot be sent: " + err.Error() + "."}
+		return engine.Result{Verdict: engine.Rejected, Code: "request", Detail: "The message cannot be sent: " + err.Error() + ".", NotAsked: true}
 	}
 	bounded, cancel := context.WithTimeout(ctx, e.config.Timeout)
 	defer cancel()
