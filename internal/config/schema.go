@@ -17,6 +17,7 @@ type Schema struct {
 	Line   int
 	Column int
 
+	document any // as it was read
 	compiled *jsonschema.Schema
 }
 
@@ -38,6 +39,7 @@ func (r *reader) readSchema(n *node, path string) *Schema {
 	default:
 		err = fmt.Errorf("this must be the path of a JSON Schema, or the schema itself")
 	}
+	s.document = document
 	if err == nil {
 		s.compiled, err = compileSchema(document)
 	}
