@@ -30,17 +30,24 @@ func (f *Function) leave() {
 	}
 }
 
+// beginDrain has new requests refused from now on, and tells those under way that the process ends. Calling it again does nothing.
+func (f *Function) beginDrain() {
+	f.mu.Lock()
+	if !f.leaving {
+		f.leaving = true
+		if f.flying == 0 {
+			close(f.idle)
+		}
+	}
+	f.mu.Unlock()
+	f.drain()
+}
+
 // shutDown ends the process. The times are the package's.
 func (f *Function) shutDown() {
 	ctx, cancel := context.WithTimeout(context.Background(), exitAfter)
 	defer cancel()
-	f.mu.Lock()
-	f.leaving = true
-	if f.flying == 0 {
-		close(f.idle)
-	}
-	f.mu.Unlock()
-	f.drain()
+	f.beginDrain()
 
 	cut := time.AfterFunc(cutAfter, func() { f.cutOff(ErrShuttingDown) })
 	defer cut.Stop()

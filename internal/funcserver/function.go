@@ -117,6 +117,7 @@ func (f *Function) Start() error {
 		signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT)
 		go func() {
 			s := <-signals
+			f.beginDrain() // who reads the entry knows that nothing new begins
 			f.o.Logger.LogAttrs(context.Background(), telemetry.LevelNotice, "shutting down",
 				slog.String("function", f.o.Name), slog.String("signal", s.String()))
 			go func() {

@@ -51,7 +51,8 @@ type Objects interface {
 // goroutines.
 type Observer interface {
 	// Attempt is told that a message goes to its engine, with its publisher's W3C trace context or "". It returns the trace
-	// context that the engine is to get, and what is called once with the attempt's verdict.
+	// context that the engine is to get, and what is called once with the attempt's verdict; it is not called if nothing was
+	// started, for then there was no attempt.
 	Attempt(ctx context.Context, m *inbox.Message, engine, traceParent string) (context.Context, string, func(verdict string))
 	// Called is told how long a call that delivers took.
 	Called(ctx context.Context, engine, verdict string, took time.Duration)

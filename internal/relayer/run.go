@@ -127,9 +127,13 @@ func (r *run) loop(ctx context.Context, stop, cut <-chan struct{}) error {
 
 func (r *run) stop() { r.stopOnce.Do(func() { close(r.stopping) }) }
 
+// stopped reports whether nothing new may start. It looks at ending itself: the loop, which closes stopping, may be waiting for
+// the database when the process is told to end.
 func (r *run) stopped() bool {
 	select {
 	case <-r.stopping:
+		return true
+	case <-r.ending:
 		return true
 	default:
 		return false

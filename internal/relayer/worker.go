@@ -73,7 +73,9 @@ func (w worker) one(ctx context.Context, m *inbox.Message, first bool) inbox.Res
 	ctx, traceParent, ended := w.Observer.Attempt(ctx, m, policy.Engine, content.TraceParent)
 	content.TraceParent = traceParent
 	out := w.correlate(ctx, eng, m, content)
-	ended(string(out.Verdict))
+	if out.Verdict != engine.NotStarted {
+		ended(string(out.Verdict))
+	}
 	res := w.finish(m, started, out)
 	res.Type, res.TenantID = content.Type, content.TenantID
 	return res

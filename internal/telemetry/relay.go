@@ -35,7 +35,8 @@ const (
 )
 
 // Attempt starts the span of an attempt. It returns the attempt's context, the trace context that the engine is to get
-// (the publisher's, where nothing is traced here), and what ends the span with the attempt's verdict.
+// (the publisher's, where nothing is traced here), and what ends the span with the attempt's verdict. A span that is not ended
+// is not exported.
 func (r *Relay) Attempt(ctx context.Context, m *inbox.Message, engine, publisher string) (context.Context, string, func(verdict string)) {
 	if r.tracer == nil {
 		return ctx, publisher, func(string) {}
