@@ -16,16 +16,18 @@ type Answer struct {
 	Status int
 	Header http.Header
 	Media  string // media type, lower case, without parameters
-	Body   []byte // nil unless all of it is there
+	Body   []byte // decoded, as UTF-8 without a byte order mark; nil unless all of it is there and can be read
 	Page   bool   // the body begins as a web page does, whatever its media type says
-	Cut    bool   // the body broke off
+	Cut    bool   // the body broke off before its end
+	Unread bool   // there is a body, or ought to be, and it cannot be read: cut, too long, or in an encoding that is not known here
 }
 
 // read takes an answer in, and reports whether the connection is fit for another request. A body longer than limit is
 // neither used nor waited for.
 func read(resp *http.Response, limit int64) (Answer, bool) {
 	a := Answer{Status: resp.StatusCode, Header: resp.Header}
-	a.Media, _, _ = mime.ParseMediaType(resp.Header.Get("Content-Type"))
+	media, parameters, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
+	a.Media = media
 	if resp.StatusCode < 200 {
 		// 101: what follows is no HTTP any more.
 		_ = resp.Body.Close()
@@ -33,13 +35,17 @@ func read(resp *http.Response, limit int64) (Answer, bool) {
 	}
 	body, err := io.ReadAll(io.LimitReader(resp.Body, limit+1))
 	_ = resp.Body.Close()
-	a.Cut = err != nil
-	start := strings.ToLower(string(bytes.TrimLeft(body[:min(len(body), 256)], "\ufeff \t\r\n")))
-	a.Page = strings.HasPrefix(start, "<!doctype html") || strings.HasPrefix(start, "<html")
 	whole := err == nil && int64(len(body)) <= limit // then the body's end has been seen, and the connection is free
-	encoding := resp.Header.Get("Content-Encoding")
-	if whole && (encoding == "" || strings.EqualFold(encoding, "identity")) {
-		a.Body = body
+	plain, readable := decoded(resp.Header, body, limit)
+	if readable {
+		plain = text(plain, parameters["charset"])
+		start := strings.ToLower(string(bytes.TrimLeft(plain[:min(len(plain), 256)], " \t\r\n")))
+		a.Page = strings.HasPrefix(start, "<!doctype html") || strings.HasPrefix(start, "<html")
+	}
+	a.Cut = err != nil && !(readable && complete(plain))
+	a.Unread = !readable || a.Cut || int64(len(body)) > limit
+	if !a.Unread {
+		a.Body = plain
 	}
 	return a, whole && !resp.Close
 }

@@ -56,19 +56,33 @@ func (c *Client) Do(ctx context.Context, req *http.Request, limit int64, maySend
 		c.pool.put(conn)
 		return Answer{}, &engine.Result{Verdict: engine.NotStarted, Code: "forbidden", Detail: "Nothing was sent: the time left was too short, or the lease was lost."}
 	}
-	var wrote atomic.Bool
-	trace := &httptrace.ClientTrace{WroteHeaders: func() { wrote.Store(true) }}
+	written := conn.wire.written.Load()
+	var wrote, wroteAll, early atomic.Bool
+	trace := &httptrace.ClientTrace{
+		WroteHeaders:         func() { wrote.Store(true) },
+		WroteRequest:         func(httptrace.WroteRequestInfo) { wroteAll.Store(true) },
+		GotFirstResponseByte: func() { early.Store(!wroteAll.Load()) },
+	}
 	resp, err := conn.RoundTrip(req.WithContext(httptrace.WithClientTrace(ctx, trace)))
 	if err != nil {
-		// RoundTrip has waited for the connection's writer to end: what wrote says is final.
+		// RoundTrip has waited for the connection's writer to end: what wrote says is final. What the connection itself has met
+		// first, such as a refusal, can be another error than the one that our write has met then.
+		if first := conn.Err(); refusesHandshake(first) {
+			err = first
+		}
 		_ = conn.Close()
-		if !wrote.Load() {
+		switch {
+		case !wrote.Load(), conn.wire.written.Load() == written:
+			return Answer{}, Unsent(ctx, err)
+		case !conn.used && refusesHandshake(err):
 			return Answer{}, Unsent(ctx, err)
 		}
 		return Answer{}, broken(ctx, err)
 	}
 	answer, whole := read(resp, limit)
-	if whole {
+	// Who answers before there is a whole request does not read the rest of it, as a rule, and may be about to close.
+	if whole && !early.Load() && !conn.wire.deaf.Load() {
+		conn.used = true
 		c.pool.put(conn)
 	} else {
 		_ = conn.Close()

@@ -7,10 +7,19 @@
 // (Request.isReplayable); this package therefore takes its connections itself, as http.ClientConn, which repeats nothing.
 // maySend is asked when the connection stands: after it says yes, the write is the next thing that happens.
 //
+// An answer that has come is read, also where the rest of the request could not be written any more: who refuses a large
+// body answers from its header and closes. So net/http is not told of writes that fail because the other side has stopped
+// reading; what is read decides.
+//
 // Without an answer, one fact decides: whether the request's header was handed to the connection as a whole. If not, no
 // server can have seen a request, and the verdict is Technical (or NotStarted, when the caller cancelled). If so, it is
-// Unknown: reset, end of stream, timeout, cancellation, an answer that is not HTTP. No error's own text is kept: it may
-// repeat bytes that the other side sent.
+// Unknown: reset, end of stream, timeout, cancellation, an answer that is not HTTP. The exception is a refusal of the TLS
+// handshake, for want of a certificate or of a better one: in TLS 1.3 it comes when the request is written already, and in
+// every version from a server that has read none. No error's own text is kept: it may repeat bytes that the other side sent.
+//
+// An answer's body is read in the content encodings gzip and deflate, without a byte order mark, and where it is not UTF-8
+// in UTF-16 and the Latin charsets that older servers write. A body that broke off counts if it is a whole JSON object. One
+// that is cut, longer than the limit, or in another encoding is Unread, which is no evidence of anything.
 //
 // A Secret does not show itself, however it is printed.
 //

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"slices"
 	"syscall"
 
 	"github.com/pubsub-inbox/pubsub-inbox/internal/engine"
@@ -40,7 +41,9 @@ func Unsent(ctx context.Context, err error) *engine.Result {
 		return technical(CodeTimeout, "No connection to the engine stood in time.")
 	case is[*net.DNSError](err):
 		return technical(CodeDNS, "The engine's host name could not be resolved.")
-	case is[*tls.CertificateVerificationError](err), is[tls.RecordHeaderError](err), is[tls.AlertError](err):
+	case refusesHandshake(err):
+		return technical(CodeTLS, "The engine refuses the TLS connection: does it know our certificate, if it asks for one?")
+	case is[*tls.CertificateVerificationError](err), is[tls.RecordHeaderError](err), isAlert(err):
 		return technical(CodeTLS, "No trusted TLS connection to the engine could be made.")
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return technical(CodeDial, "The engine refused the connection.")
@@ -71,6 +74,46 @@ func broken(ctx context.Context, err error) *engine.Result {
 	default:
 		return unknown(CodeMalformed, "What came back is no HTTP answer.")
 	}
+}
+
+// refusals are the alerts by which a server refuses a handshake: no certificate, or none that it trusts; or nothing that both
+// sides understand.
+var refusals = []tls.AlertError{
+	40,  // handshake_failure
+	42,  // bad_certificate
+	43,  // unsupported_certificate
+	44,  // certificate_revoked
+	45,  // certificate_expired
+	46,  // certificate_unknown
+	48,  // unknown_ca
+	49,  // access_denied
+	51,  // decrypt_error
+	113, // bad_certificate_status_response
+	116, // certificate_required
+}
+
+// refusesHandshake reports whether the other side has refused the handshake. In TLS 1.3 the client is through with it before
+// the server has looked at the client's certificate, and writes its request: the refusal comes as the first thing that is
+// read. A server that refuses has read no request.
+func refusesHandshake(err error) bool {
+	alert, ok := remoteAlert(err)
+	return ok && slices.ContainsFunc(refusals, func(r tls.AlertError) bool { return r.Error() == alert })
+}
+
+// isAlert reports whether either side has ended a TLS connection with an alert.
+func isAlert(err error) bool {
+	op, ok := errors.AsType[*net.OpError](err)
+	return ok && (op.Op == "remote error" || op.Op == "local error")
+}
+
+// remoteAlert is the text of the alert that the other side has sent. Its type is crypto/tls's own; its text is that of a
+// tls.AlertError.
+func remoteAlert(err error) (string, bool) {
+	op, ok := errors.AsType[*net.OpError](err)
+	if !ok || op.Op != "remote error" || op.Err == nil {
+		return "", false
+	}
+	return op.Err.Error(), true
 }
 
 func isTimeout(err error) bool {

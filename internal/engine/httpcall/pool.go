@@ -37,8 +37,15 @@ type pool struct {
 	closed bool
 }
 
+// conn is a connection of the pool.
+type conn struct {
+	*http.ClientConn
+	wire *wire
+	used bool // an answer has come on it
+}
+
 type idleConn struct {
-	conn  *http.ClientConn
+	conn  *conn
 	since time.Time
 }
 
@@ -63,7 +70,7 @@ func newPool(target *url.URL, keep bool, deps Deps) *pool {
 	return &pool{
 		transport: &http.Transport{
 			Proxy:                  http.ProxyFromEnvironment,
-			DialContext:            dial,
+			DialContext:            dialWire(dial),
 			TLSClientConfig:        tlsConfig,
 			Protocols:              protocols,
 			DisableCompression:     true, // a bounded number of bytes must stay a bounded number of bytes
@@ -77,33 +84,35 @@ func newPool(target *url.URL, keep bool, deps Deps) *pool {
 }
 
 // get reserves a connection that stands. It must be given to put, or closed.
-func (p *pool) get(ctx context.Context) (*http.ClientConn, error) {
+func (p *pool) get(ctx context.Context) (*conn, error) {
 	for {
-		conn, err := p.takeIdle()
+		kept, err := p.takeIdle()
 		if err != nil {
 			return nil, err
 		}
-		if conn == nil {
+		if kept == nil {
 			break
 		}
-		if conn.Reserve() == nil {
-			return conn, nil
+		if kept.Reserve() == nil {
+			return kept, nil
 		}
-		_ = conn.Close()
+		_ = kept.Close()
 	}
-	conn, err := p.transport.NewClientConn(ctx, p.scheme, p.address)
+	made := &conn{}
+	var err error
+	made.ClientConn, err = p.transport.NewClientConn(context.WithValue(ctx, wireKey{}, &made.wire), p.scheme, p.address)
 	if err != nil {
 		return nil, err
 	}
-	if err := conn.Reserve(); err != nil {
-		_ = conn.Close()
+	if err := made.Reserve(); err != nil {
+		_ = made.Close()
 		return nil, err
 	}
-	return conn, nil
+	return made, nil
 }
 
 // takeIdle takes the connection used last, if any is young enough, and closes those that are not.
-func (p *pool) takeIdle() (*http.ClientConn, error) {
+func (p *pool) takeIdle() (*conn, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.closed {
@@ -114,10 +123,10 @@ func (p *pool) takeIdle() (*http.ClientConn, error) {
 	if last < 0 {
 		return nil, nil
 	}
-	conn := p.idle[last].conn
+	kept := p.idle[last].conn
 	p.idle[last] = idleConn{}
 	p.idle = p.idle[:last]
-	return conn, nil
+	return kept, nil
 }
 
 func (p *pool) dropOld() {
@@ -133,15 +142,15 @@ func (p *pool) dropOld() {
 }
 
 // put keeps a connection whose last answer was read to its end, or on which nothing was sent.
-func (p *pool) put(conn *http.ClientConn) {
-	conn.Release()
+func (p *pool) put(c *conn) {
+	c.Release()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if !p.keep || p.closed || len(p.idle) >= maxIdleConns || conn.Err() != nil {
-		_ = conn.Close()
+	if !p.keep || p.closed || len(p.idle) >= maxIdleConns || c.Err() != nil {
+		_ = c.Close()
 		return
 	}
-	p.idle = append(p.idle, idleConn{conn: conn, since: p.now()})
+	p.idle = append(p.idle, idleConn{conn: c, since: p.now()})
 }
 
 // close closes the idle connections, and lets no new one be made.
