@@ -61,3 +61,11 @@ func TestADefaultIsSaidOnce(t *testing.T) {
 		}
 	}
 }
+
+func TestAListOfIdsMayBeginWithAByteOrderMark(t *testing.T) {
+	const id = "0123456789abcdef0123456789abcdef"
+	got, err := (&app{stdin: strings.NewReader("\ufeff" + id + "\r\n\n" + id + "\n")}).ids([]string{"-"})
+	if err != nil || len(got) != 1 || got[0] != id {
+		t.Errorf("got %q, %v", got, err)
+	}
+}

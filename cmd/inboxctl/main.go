@@ -291,7 +291,8 @@ func (a *app) ids(args []string) ([]string, error) {
 		}
 		lines := bufio.NewScanner(a.stdin)
 		for lines.Scan() {
-			if line := strings.TrimSpace(lines.Text()); line != "" {
+			line := strings.TrimSpace(strings.TrimPrefix(lines.Text(), "\ufeff"))
+			if line != "" {
 				if err := add(line); err != nil {
 					return nil, err
 				}

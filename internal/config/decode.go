@@ -196,6 +196,9 @@ func (r *reader) expression(into *Expr, use expr.Use) field {
 			return
 		}
 		*into = Expr{Text: n.text, Line: n.line, Column: n.column}
+		if r.swallowed(n, path) {
+			return
+		}
 		program, err := expr.Compile(n.text, use)
 		if err != nil {
 			r.syntaxFaults(n, path, err, "")
@@ -240,6 +243,9 @@ func (r *reader) readMessage(n *node, path string, message *Message) {
 		return
 	}
 	message.Expr = Expr{Text: n.text, Line: n.line, Column: n.column}
+	if r.swallowed(n, path) {
+		return
+	}
 	program, err := expr.Compile(n.text, expr.ForText)
 	if err != nil {
 		r.syntaxFaults(n, path, err, `; a name that looks like an expression needs quotes of its own, as in '"message.created"'`)

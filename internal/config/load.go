@@ -53,14 +53,18 @@ func Parse(name string, text []byte) (*Config, []Warning, error) {
 	if len(text) > maxFile {
 		return nil, nil, Faults{{File: name, Message: fmt.Sprintf("the configuration is larger than %d bytes", maxFile)}}
 	}
-	r := newReader(name, text)
 	cfg := Default()
-	if root := r.readYAML(text); root != nil {
+	plain, err := PlainText(text)
+	r := newReader(name, plain)
+	if err != nil {
+		r.textFault(err)
+	} else if root := r.readYAML(plain); root != nil && root.kind != brokenNode {
 		r.readConfig(root, &cfg)
 		if root.kind == mapNode {
 			r.check(&cfg)
 		}
 	}
+	r.unreadMarks()
 	byPlace := func(a, b Fault) int {
 		if a.Line != b.Line {
 			return a.Line - b.Line

@@ -18,6 +18,8 @@ type reader struct {
 	faults   Faults
 	warnings []Warning
 	places   places
+	marks    []mark
+	broken   []string // paths of what could not be read
 }
 
 func newReader(name string, text []byte) *reader {
@@ -36,6 +38,11 @@ func (r *reader) faultAt(line, column int, path, message string) {
 func (r *reader) fault(path, format string, args ...any) {
 	if slices.ContainsFunc(r.faults, func(f Fault) bool { return f.Path == path }) {
 		return
+	}
+	for _, b := range r.broken {
+		if path == b || strings.HasPrefix(path, b+".") || strings.HasPrefix(path, b+"[") {
+			return
+		}
 	}
 	line, column := r.at(path)
 	r.faultAt(line, column, path, fmt.Sprintf(format, args...))
@@ -113,6 +120,7 @@ func (r *reader) each(n *node, path string, read func(e entry, at string)) {
 	for _, e := range n.entries {
 		at := join(path, e.key)
 		r.places[at] = e
+		r.readMark(e.value, at)
 		read(e, at)
 	}
 }
@@ -125,6 +133,7 @@ func (r *reader) list(n *node, path string, read field) {
 	for i, item := range n.items {
 		at := fmt.Sprintf("%s[%d]", path, i)
 		r.places[at] = entry{line: item.line, column: item.column}
+		r.readMark(item, at)
 		read(item, at)
 	}
 }

@@ -3,6 +3,7 @@ package config
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -35,6 +36,9 @@ func (r *reader) readSchema(n *node, path string) *Schema {
 		s.Path = n.text
 		document, err = readSchemaFile(filepath.Join(r.folder(), n.text), filepath.IsAbs(n.text), n.text)
 	case mapNode:
+		if n.marked() {
+			return nil // which is said where the mark is
+		}
 		document, err = n.json()
 	default:
 		err = fmt.Errorf("this must be the path of a JSON Schema, or the schema itself")
@@ -73,6 +77,11 @@ func readSchemaFile(joined string, absolute bool, path string) (any, error) {
 	}
 	if len(text) > maxSchema {
 		return nil, fmt.Errorf("the schema is larger than %d bytes", maxSchema)
+	}
+	text, err = PlainText(text)
+	var wrong *TextError
+	if errors.As(err, &wrong) {
+		return nil, fmt.Errorf("the schema cannot be read: line %d, column %d: %w", wrong.Line, wrong.Column, wrong)
 	}
 	document, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))
 	if err != nil {

@@ -20,6 +20,8 @@ type node struct {
 	line    int
 	column  int
 	style   textStyle
+	source  []string // the lines of a foldedText, as they stand in the file
+	mark    int      // of a brokenNode
 	entries []entry
 	items   []*node
 }
@@ -37,9 +39,12 @@ const (
 	scalarNode
 	listNode
 	mapNode
+	brokenNode // a mark of YAML's stands in front of a text
 )
 
-func (k nodeKind) String() string { return [...]string{"nothing", "a value", "a list", "a map"}[k] }
+func (k nodeKind) String() string {
+	return [...]string{"nothing", "a value", "a list", "a map", "this"}[k]
+}
 
 // textStyle says how a place inside a text is a place in the file.
 type textStyle int
@@ -62,7 +67,10 @@ func (r *reader) readYAML(text []byte) (root *node) {
 			r.faultAt(1, 1, "", fmt.Sprintf("the YAML parser gave up on this file (%v)", p))
 		}
 	}()
-	file, err := parser.ParseBytes(text, 0, parser.AllowDuplicateMapKey())
+	file, err := parser.ParseBytes(r.unmarked(text), 0, parser.AllowDuplicateMapKey())
+	if err != nil && len(r.marks) > 0 {
+		return nil // the text behind a mark is no YAML either, as a rule; what there is to say is said of the marks
+	}
 	if err != nil {
 		line, column, message := 1, 1, err.Error()
 		var syntax yaml.Error
@@ -72,8 +80,7 @@ func (r *reader) readYAML(text []byte) (root *node) {
 				line, column = tk.Position.Line, tk.Position.Column
 			}
 		}
-		r.faultAt(line, column, "", "this is not valid YAML: "+message+
-			"; a text that holds ': ', ' #' or begins with a quote needs quotes around all of it")
+		r.faultAt(line, column, "", r.yamlFault(line, message))
 		return nil
 	}
 	var documents []ast.Node
@@ -114,11 +121,15 @@ func (r *reader) convert(from ast.Node, depth int) *node {
 	case *ast.NullNode:
 		return n
 	case *ast.StringNode:
+		if i, ok := markOf(from.Value); ok && i < len(r.marks) {
+			n.kind, n.mark = brokenNode, i
+			return n
+		}
 		n.scalar(from.Value, from.Value)
-		n.style = r.style(tk)
+		n.style, n.source = r.style(tk), strings.Split(tk.Origin, "\n")
 	case *ast.LiteralNode:
 		n.scalar(from.Value.Value, from.Value.Value)
-		n.style = foldedText
+		n.style, n.source = foldedText, strings.Split(from.Value.GetToken().Origin, "\n")
 		if strings.HasPrefix(from.Start.Value, "|") {
 			n.style = blockText
 		}
@@ -172,6 +183,9 @@ func (r *reader) addEntry(n *node, value *ast.MappingValueNode, depth int) {
 	}
 	if len(n.entries) == 0 {
 		n.line, n.column = e.line, e.column // the token of a map is its first colon
+	}
+	if _, ok := markOf(e.key); ok && len(r.marks) > 0 {
+		return // which is said where the mark is
 	}
 	for _, other := range n.entries {
 		if other.key == e.key {
