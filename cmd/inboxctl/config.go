@@ -28,9 +28,9 @@ func (a *app) configCheckCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "check [FILE]", Short: "Say what is wrong with a configuration, and what a change does",
 		Long: `Say everything that is wrong with a configuration, each fault with its line and column, as a function would when it
-starts (exit code 1); and what works, and is probably not as meant (exit code 0). --against OLD names each change that
-touches messages in flight, and what it does to them. FILE may be "-": standard input. Without FILE the configuration is
-what $INBOX_CONFIG_FILE or $INBOX_CONFIG says.
+starts (exit code 1); what works, and is probably not as meant; and, as a hint, a limit to know of (exit code
+0). --against OLD names each change that touches messages in flight, and what it does to them. FILE may be "-": standard
+input. Without FILE the configuration is what $INBOX_CONFIG_FILE or $INBOX_CONFIG says.
 
 Not checked: whether engines and accounts exist, and whether the environment variables that hold secrets are set.`,
 		Args: cobra.MaximumNArgs(1),
@@ -43,7 +43,7 @@ Not checked: whether engines and accounts exist, and whether the environment var
 		},
 	}
 	cmd.Flags().StringVar(&against, "against", "", "the configuration that is deployed now")
-	cmd.Flags().BoolVar(&asJSON, "json", false, "one JSON object: faults, warnings, changes")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "one JSON object: faults, warnings, hints, changes")
 	return cmd
 }
 
@@ -54,6 +54,7 @@ type report struct {
 	OK       bool         `json:"ok"`
 	Faults   []jsonFault  `json:"faults"`
 	Warnings []jsonFault  `json:"warnings"`
+	Hints    []jsonFault  `json:"hints"`
 	Changes  []jsonChange `json:"changes"`
 
 	text []string
@@ -83,7 +84,7 @@ func (a *app) checkConfig(file, against string, asJSON bool) error {
 	if err != nil {
 		return err
 	}
-	r := report{File: file, Against: against, Faults: []jsonFault{}, Warnings: []jsonFault{}, Changes: []jsonChange{}}
+	r := report{File: file, Against: against, Faults: []jsonFault{}, Warnings: []jsonFault{}, Hints: []jsonFault{}, Changes: []jsonChange{}}
 	cfg, err := r.check(file, text, true)
 	if err != nil {
 		return err
@@ -136,11 +137,16 @@ func (r *report) check(file string, text []byte, warn bool) (*config.Config, err
 		r.Faults = append(r.Faults, jsonFault(f))
 		r.text = append(r.text, f.String())
 	}
+	if !warn || cfg == nil {
+		return cfg, nil
+	}
 	for _, w := range warnings {
-		if warn {
-			r.Warnings = append(r.Warnings, jsonFault(w))
-			r.text = append(r.text, w.String()+" (warning)")
-		}
+		r.Warnings = append(r.Warnings, jsonFault(w))
+		r.text = append(r.text, w.String()+" (warning)")
+	}
+	for _, h := range cfg.Hints {
+		r.Hints = append(r.Hints, jsonFault(h))
+		r.text = append(r.text, h.String()+" (hint)")
 	}
 	return cfg, nil
 }

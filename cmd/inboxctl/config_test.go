@@ -62,6 +62,28 @@ func TestADefaultIsSaidOnce(t *testing.T) {
 	}
 }
 
+func TestAHintIsNoWarning(t *testing.T) {
+	text := configOf(`{name: r, key: payload.key, engine: e, message: M}`, `{name: s, match: payload.s, key: payload.key, engine: e, message: M}`)
+	text = strings.Replace(text, "{name: r,", "{name: r, match: payload.r,", 1)
+	got := runWith(t, nil, nil, text, "config", "check", "-")
+	const hint = "routes[0].key: messages of one key are ordered by publish time"
+	if got.code != 0 || strings.Count(got.out, "(hint)") != 1 || !strings.Contains(got.out, hint) || !strings.Contains(got.out, "order: sequence") ||
+		!strings.Contains(got.out, "nothing to say against it") {
+		t.Errorf("got %+v", got)
+	}
+	var r struct{ Warnings, Hints []jsonFault }
+	err := json.Unmarshal([]byte(runWith(t, nil, nil, text, "config", "check", "-", "--json").out), &r)
+	if err != nil || len(r.Warnings) != 0 || len(r.Hints) != 1 || r.Hints[0].Line != 5 {
+		t.Errorf("got %+v, %v", r, err)
+	}
+	for _, order := range []string{"published", "received"} {
+		written := strings.ReplaceAll(text, "key: payload.key", "key: payload.key, order: "+order)
+		if got := runWith(t, nil, nil, written, "config", "check", "-"); got.out != "-: nothing to say against it\n" {
+			t.Errorf("%s: got %+v", order, got)
+		}
+	}
+}
+
 func TestAListOfIdsMayBeginWithAByteOrderMark(t *testing.T) {
 	const id = "0123456789abcdef0123456789abcdef"
 	got, err := (&app{stdin: strings.NewReader("\ufeff" + id + "\r\n\n" + id + "\n")}).ids([]string{"-"})

@@ -149,7 +149,7 @@ func TestActorIsWhoeverRunsTheProgram(t *testing.T) {
 }
 
 func TestConfigCheck(t *testing.T) {
-	good := configOf(`{name: r, key: payload.key, dedupe: attributes.eventId, engine: e, message: M}`)
+	good := configOf(`{name: r, key: payload.key, order: published, dedupe: attributes.eventId, engine: e, message: M}`)
 	changed := strings.Replace(good, "payload.key", "payload.id", 1)
 	broken := configOf(`{name: r, key: "payload.", engine: nobody, message: M}`, `{name: r, engine: e, message: M, colour: red}`)
 	warned := good + "  - {name: s, key: payload.key, order: received, engine: e, message: M}\n"

@@ -179,6 +179,8 @@ func (r *reader) checkURL(path, text string) {
 	switch {
 	case text == "":
 		r.fault(path, "the engine needs an absolute URL, such as https://engine.example/messages")
+	case strings.Contains(text, "${"):
+		r.fault(path, "nothing is filled in here: ${...} stands as it is; write the URL out")
 	case err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Hostname() == "":
 		r.fault(path, "this must be an absolute http or https URL with a host")
 	case u.User != nil:
@@ -232,6 +234,8 @@ func (r *reader) checkRoute(path string, route *Route, cfg *Config) {
 	r.checkName(path+".name", "route", route.Name)
 	if _, ok := cfg.Engines[route.Engine]; route.Engine == "" {
 		r.fault(path+".engine", "the route needs an engine")
+	} else if !ok && len(cfg.Engines) == 0 {
+		r.fault(path+".engine", "there is no engine %q, and no other; engines names them", route.Engine)
 	} else if !ok {
 		r.fault(path+".engine", "there is no engine %q; there are %s", route.Engine, strings.Join(r.engineNames(cfg), ", "))
 	}

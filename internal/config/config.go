@@ -21,6 +21,8 @@ type Config struct {
 
 	// Warnings are those of Parse, for the start to log.
 	Warnings []Warning
+	// Hints are limits that a configuration is within reach of. They are for who writes it, and not for the log.
+	Hints []Warning
 
 	file   string
 	places places

@@ -240,6 +240,7 @@ func (r *reader) readMessage(n *node, path string, message *Message) {
 			r.fault(path, "the message's name has more than %d bytes", maxMessageName)
 		}
 		message.Literal = n.text
+		r.lintLiteral(n, path)
 		return
 	}
 	message.Expr = Expr{Text: n.text, Line: n.line, Column: n.column}

@@ -34,6 +34,7 @@ var settings = map[string]setting{
 	"Config.Relay":      {path: "relay"},
 	"Config.ClaimCheck": {path: "claimCheck"},
 	"Config.Warnings":   {nothing: "it is what the check says"},
+	"Config.Hints":      {nothing: "it is what the check says"},
 
 	"Engine.Name": {nothing: "engines are compared by it"},
 	"Engine.Kind": {path: "kind", effect: looksElsewhere},

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"strings"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 )
 
 func TestEachFaultHasItsPlaceAndSaysWhatToDo(t *testing.T) {
@@ -85,6 +87,7 @@ func TestEachFaultHasItsPlaceAndSaysWhatToDo(t *testing.T) {
 		"C034 a lease too short":              {"lease: 90s", "lease: 21s", `relay.lease: 21s is too short for the engine "flow": a call starts only while the lease has twice its timeout (10s) left; make the lease 22s or longer`},
 		"C034 a timeout too long":             {"timeout: 10s", "timeout: 45s", "relay.lease: 1m30s is too short"},
 		"a lease of zero":                     {"lease: 90s", "lease: 0s", "relay.lease: this must be longer than zero"},
+		"a URL of the shell's":                {"https://flow.example/messages", "${FLOW_URL}", "5:5: engines.flow.url: nothing is filled in here: ${...} stands as it is; write the URL out"},
 		"a budget of zero":                    {"budget: 50s", "budget: 0s", "32:9: relay.budget: this must be longer than zero"},
 		"a budget of a day":                   {"budget: 50s", "budget: 24h", "32:9: relay.budget: a run must not be longer than an hour"},
 		"a poll of zero":                      {"poll: 1s", "poll: 0s", "32:22: relay.poll: this must be longer than zero"},
@@ -190,5 +193,27 @@ func TestNoFaultRepeatsASecret(t *testing.T) {
 	_, _, err := Parse("f.yaml", []byte(replace(t, full, "https://flow.example/messages", "https://u:hunter2@flow.example/%zz")))
 	if err == nil || strings.Contains(err.Error(), "hunter2") {
 		t.Errorf("got %v", err)
+	}
+}
+
+func TestASentenceHasAnEndWhereThereIsNothingToName(t *testing.T) {
+	got := faultsOf(t, "consumer: c\nroutes:\n  - {name: r, engine: process, message: M}\n")
+	want := []string{"1:1: engines: the configuration needs at least one engine", `3:15: routes[0].engine: there is no engine "process", and no other; engines names them`}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestWhatTheParserSaysOfALineIsExplained(t *testing.T) {
+	for text, want := range map[string]string{
+		"consumer: c\nengines:\n\tflow: {}\n":                              "3:1: this is not valid YAML: the line is indented with a tab; indent with blanks",
+		"consumer:\tc\nengines:\n  flow:\n    kind: \t@x\n":                "this is not valid YAML",
+		"consumer: c\nengines:\n  flow:\n    kind: http\n   url: x\n":      "look at the indentation of this line and of the one before",
+		"consumer: c\nroutes:\n  - name: r\n    match: a: b\n":             "a text that holds ': ', ' #' or begins with a quote needs quotes around all of it",
+		"consumer: c\nroutes:\n  - name: r\n    match: 'a' == payload.b\n": "a text that holds ': ', ' #' or begins with a quote needs quotes around all of it",
+	} {
+		if got := faultsOf(t, text); len(got) != 1 || !strings.Contains(got[0], want) {
+			t.Errorf("%q: got %q, want %s", text, got, want)
+		}
 	}
 }

@@ -2,6 +2,7 @@ package config
 
 import (
 	"net/url"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -43,7 +44,8 @@ func (r *reader) lint(cfg *Config) {
 		r.lintEngine("engines."+name, cfg.Engines[name], used[name])
 	}
 	always := -1
-	orders := map[string]int{} // key space to the first route with a key in it
+	matches := map[string]string{} // to the route that has it first
+	orders := map[string]int{}     // key space to the first route with a key in it
 	for i := range cfg.Routes {
 		path, route := routePath(i), &cfg.Routes[i]
 		if always >= 0 {
@@ -51,6 +53,7 @@ func (r *reader) lint(cfg *Config) {
 		} else if alwaysTrue(route.Match) {
 			always = i
 		}
+		r.lintMatch(path, route, matches)
 		r.lintDedupe(path, route)
 		r.lintOrder(path, route)
 		r.lintCorrelation(path, route, cfg)
@@ -64,6 +67,10 @@ func (r *reader) lint(cfg *Config) {
 				"pass each other; use one kind, or a keySpace of its own", routePath(j), other)
 		}
 	}
+	r.hintOrder(cfg)
+	if cfg.Relay.Poll > cfg.Relay.Budget {
+		r.warn("relay.poll", "the pause between two scans is longer than a run (%s): a run looks once", Duration(cfg.Relay.Budget))
+	}
 	if cfg.Relay.Batch < cfg.Relay.Parallel {
 		r.warn("relay.batch", "a claim of %d messages cannot keep %d lanes at work; make batch at least parallel",
 			cfg.Relay.Batch, cfg.Relay.Parallel)
@@ -71,6 +78,46 @@ func (r *reader) lint(cfg *Config) {
 	if _, timeout := r.slowest(cfg); cfg.Relay.Lease < cfg.Relay.Budget+timeout {
 		r.warn("relay.lease", "the lease is shorter than a whole run and one call (%s): a worker that only is slow can lose it",
 			Duration(cfg.Relay.Budget+timeout))
+	}
+}
+
+// lintMatch warns of a route whose messages an earlier one takes.
+func (r *reader) lintMatch(path string, route *Route, matches map[string]string) {
+	if route.Match.Absent() {
+		return
+	}
+	text := strings.Join(strings.Fields(route.Match.Text), " ")
+	if first, ok := matches[text]; ok {
+		r.warn(path+".match", "no message reaches this route: %s has the same match, and is before it", first)
+		return
+	}
+	matches[text] = path
+}
+
+// lintLiteral warns of a literal name that would do as an expression.
+func (r *reader) lintLiteral(n *node, path string) {
+	program, err := expr.Compile(n.text, expr.ForText)
+	if err != nil || bareWord.MatchString(n.text) {
+		return
+	}
+	if quoted := strings.HasPrefix(n.text, `"`) || strings.HasPrefix(n.text, "'"); quoted || !program.Constant() {
+		r.warnAt(n.line, n.column, path, "this goes out as it stands, as the name itself: only what says attributes., payload., message. or "+
+			"claim. is an expression")
+	}
+}
+
+var bareWord = regexp.MustCompile(`^\w+$`)
+
+// hintOrder tells once of what publish times cannot say. A written order is a decision.
+func (r *reader) hintOrder(cfg *Config) {
+	for i := range cfg.Routes {
+		if path := routePath(i); cfg.Routes[i].Order == inbox.OrderPublished && !cfg.Routes[i].Key.Absent() && !r.has(path+".order") {
+			line, column := r.at(path + ".key")
+			r.hints = append(r.hints, Warning{File: r.file, Line: line, Column: column, Path: path + ".key",
+				Message: "messages of one key are ordered by publish time, which Pub/Sub gives to a whole publish request: if the " +
+					"publisher sends several of one key in a row, let it number them and use order: sequence; if not, write order: published"})
+			return
+		}
 	}
 }
 

@@ -29,6 +29,12 @@ func TestWarningsNameWhatWorksAndIsProbablyNotMeant(t *testing.T) {
 		"a quotient of what may be whole":            {"    engine: flow", "    key: payload.ms / 1000\n    engine: flow", "6:21: routes[0].key: this division has no fraction where both numbers are whole"},
 		"such a quotient in a block":                 {"    engine: flow", "    key: |\n      payload.a\n        / payload.b\n    engine: flow", "8:9: routes[0].key: this division has no fraction"},
 		"such a quotient in a message name":          {"OrderCompleted", "'payload.a / 2 > 1 ? \"A\" : \"B\"'", "7:25: routes[0].message: this division has no fraction"},
+		"the same match twice":                       {"    message: OrderCompleted", "    match: payload.a  == 1\n    message: A\n  - {name: b, match: payload.a == 1, engine: flow, message: B}", "9:15: routes[1].match: no message reaches this route: routes[0] has the same match, and is before it"},
+		"a variable of the shell's":                  {"    engine: flow", "    keySpace: ${SPACE}\n    engine: flow", "6:15: routes[0].keySpace: nothing is filled in here: ${...} stands as it is"},
+		"a name that would do as a text":             {"OrderCompleted", "'\"OrderCompleted\"'", "7:14: routes[0].message: this goes out as it stands"},
+		"a name that would do as one, single":        {"OrderCompleted", "\"'OrderCompleted'\"", "7:14: routes[0].message: this goes out as it stands"},
+		"a name that reads the message":              {"OrderCompleted", "string(payload)", "7:14: routes[0].message: this goes out as it stands"},
+		"a pause longer than a run":                  {"routes:", "relay: {poll: 51s}\nroutes:", "4:9: relay.poll: the pause between two scans is longer than a run (50s)"},
 		"a batch smaller than parallel":              {"routes:", "relay: {batch: 8}\nroutes:", "4:9: relay.batch: a claim of 8 messages cannot keep 16 lanes at work"},
 		"C034 a lease shorter than a run and a call": {"routes:", "relay: {lease: 59s}\nroutes:", "4:9: relay.lease: the lease is shorter than a whole run and one call (1m)"},
 	} {

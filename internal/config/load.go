@@ -77,6 +77,6 @@ func Parse(name string, text []byte) (*Config, []Warning, error) {
 	}
 	r.lint(&cfg)
 	slices.SortStableFunc(r.warnings, func(a, b Warning) int { return byPlace(Fault(a), Fault(b)) })
-	cfg.Warnings, cfg.file, cfg.places = r.warnings, name, r.places
+	cfg.Warnings, cfg.Hints, cfg.file, cfg.places = r.warnings, r.hints, name, r.places
 	return &cfg, r.warnings, nil
 }

@@ -17,6 +17,7 @@ type reader struct {
 	lines    []string
 	faults   Faults
 	warnings []Warning
+	hints    []Warning
 	places   places
 	marks    []mark
 	broken   []string // paths of what could not be read
@@ -189,6 +190,9 @@ func (r *reader) text(into *string) field {
 		if n.kind != scalarNode {
 			r.fault(path, "this must be a text, not %s", n.kind)
 			return
+		}
+		if strings.Contains(n.text, "${") && !strings.HasSuffix(path, ".url") {
+			r.warnAt(n.line, n.column, path, "nothing is filled in here: ${...} stands as it is")
 		}
 		*into = n.text
 	}

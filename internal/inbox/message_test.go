@@ -51,6 +51,30 @@ func TestTextIsValidAndCutAtACharacter(t *testing.T) {
 	}
 }
 
+// TestPublishTimeIsNoOrderWithinABatch documents a limit: Pub/Sub stamps a publish request, and clients put up to a hundred
+// messages into one. Among those the commit decides, and pushes are stored in any order.
+func TestPublishTimeIsNoOrderWithinABatch(t *testing.T) {
+	place := func(id string, order inbox.OrderKind, sequence int64, stored time.Duration) *inbox.Message {
+		m := &inbox.Message{ID: id, Consumer: "c", PublishedAt: now, OrderedAt: now, ReceivedAt: now.Add(stored)}
+		m.Place(inbox.Placement{Key: "order 7", Order: order, Sequence: sequence})
+		return m
+	}
+	for _, tt := range []struct {
+		order   inbox.OrderKind
+		started bool // comes first
+	}{
+		{inbox.OrderPublished, false}, {inbox.OrderReceived, false}, {inbox.OrderSequence, true},
+	} {
+		started, completed := place("1", tt.order, 1, 2*time.Second), place("2", tt.order, 2, time.Second)
+		if started.LaneID != completed.LaneID {
+			t.Fatalf("%s: two lanes", tt.order)
+		}
+		if got := started.Position().Before(completed.Position()); got != tt.started {
+			t.Errorf("%s: what was published first and stored last comes first is %t, want %t", tt.order, got, tt.started)
+		}
+	}
+}
+
 func TestPositionsAreComparedColumnByColumn(t *testing.T) {
 	at := func(s int64) time.Time { return time.Unix(1700000000+s, 0) }
 	base := inbox.Position{Sequence: 5, OrderedAt: at(5), ReceivedAt: at(5), InboxID: "5"}

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"sync"
 
 	"cel.dev/cel-go/cel"
@@ -87,11 +86,7 @@ func Compile(text string, use Use) (*Program, error) {
 	}
 	checked, issues := env.Compile(text)
 	if issues.Err() != nil {
-		var all []error
-		for _, e := range issues.Errors() {
-			all = append(all, &SyntaxError{e.Location.Line(), e.Location.Column() + 1, hint(e.Message)})
-		}
-		return nil, errors.Join(all...)
+		return nil, errors.Join(explained(text, issues.Errors())...)
 	}
 	tree := checked.NativeRep()
 	names := namesOf(tree)
@@ -201,15 +196,6 @@ func divisions(tree *ast.AST) []Place {
 		}
 	}))
 	return places
-}
-
-func hint(message string) string {
-	message = strings.TrimSpace(message)
-	if strings.HasPrefix(message, "undeclared reference to") {
-		message += "; expressions see message, attributes, payload and hash(), those of message and variables also claim, and a constant text needs quotes of its own, " +
-			`as in '"Order"'`
-	}
-	return message
 }
 
 func unfit(t *cel.Type, use Use) string {

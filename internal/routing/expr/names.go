@@ -10,6 +10,9 @@ import (
 	"cel.dev/cel-go/common/types"
 )
 
+// roots are the names that expressions see.
+var roots = []string{"message", "attributes", "payload", "claim"}
+
 // names tells the names that expressions see from those that a macro binds: in payload.lines.map(message, message.text)
 // the second and the third message are lines.
 type names struct {
@@ -103,7 +106,7 @@ func (n names) variables() []string {
 		}
 	}))
 	var all []string
-	for _, name := range []string{"message", "attributes", "payload", "claim"} {
+	for _, name := range roots {
 		if found[name] {
 			all = append(all, name)
 		}
