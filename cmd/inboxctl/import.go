@@ -139,12 +139,19 @@ func (i *importer) object(ctx context.Context, o inbox.Object, created time.Time
 		return f, nil
 	}
 	// The identity says so where a message was stored before its route had a claim.
-	rows, err := i.store.Holdings(ctx, []string{arrival.Message.ID})
+	rows, err := i.store.Rows(ctx, []string{arrival.Message.ID})
 	if err != nil {
 		return nil, err
 	}
-	if _, ok := rows[arrival.Message.ID]; ok {
-		return nil, nil
+	if row, ok := rows[arrival.Message.ID]; ok {
+		of := inbox.AnnouncedGeneration(row.Attributes)
+		if of == 0 || of == o.Generation {
+			return nil, nil
+		}
+		f.InboxID, f.Status, f.hopeless = row.ID, state(&row.Message), true
+		f.Detail = fmt.Sprintf("no message refers to it, and message %s, of generation %d, has its identity: the dedupe of route %s does not read the generation",
+			row.ID, of, printable(i.route.Name))
+		return f, nil
 	}
 	m := &arrival.Message
 	f.InboxID, f.Status, f.Detail = m.ID, state(m), "no message refers to it"

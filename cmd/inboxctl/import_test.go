@@ -191,6 +191,55 @@ func TestImportMakesMessagesOfObjectsThatNoneHasAnnounced(t *testing.T) {
 	}
 }
 
+// A route whose dedupe and claim do not name the generation takes all versions of an object for one message. What announces a
+// later version is then no repetition of the import: it contradicts it, as it contradicts a message.
+func TestANewVersionOfAnImportedObjectIsStored(t *testing.T) {
+	nameless := strings.NewReplacer("attributes.objectGeneration, attributes.eventType", "attributes.eventType",
+		", generation: attributes.objectGeneration", "").Replace(reportRoute)
+	for _, relayed := range []bool{false, true} {
+		t.Run(fmt.Sprintf("the relay has noted the version that it found: %t", relayed), func(t *testing.T) {
+			w := newWorldWithBucket(t)
+			r := newReports(w, nameless)
+			first := r.bucket.Write("in/x.json", []byte("1"), nil)
+			got := r.imports(mending...)
+			if sum := summary(t, got); sum["mended"] != 1.0 {
+				t.Fatalf("the import: %+v", got)
+			}
+			id := objects(t, got.out)[0]["inboxId"].(string)
+			second := r.bucket.Write("in/x.json", []byte("2"), nil)
+			if relayed { // the object that a claim without a generation refers to is whatever is there
+				w.update("Messages", map[string]any{"InboxId": id, "ClaimGeneration": second})
+			}
+			if outcome := r.receive(r.notify("m-2", "in/x.json", second)); outcome != receiver.Stored {
+				t.Errorf("the notification of the second version is %s", outcome)
+			}
+			if n := w.count("SELECT COUNT(*) FROM Messages WHERE Status = 'PARKED' AND Reason = 'DEDUPE_CONFLICT' AND ConflictsWith = '" + id + "'"); n != 1 {
+				t.Errorf("%d conflicts with the imported message, want 1", n)
+			}
+			if outcome := r.receive(r.notify("m-1", "in/x.json", first)); outcome != receiver.Repeat || w.count("SELECT COUNT(*) FROM Messages") != 2 {
+				t.Errorf("the notification of the imported version is %s", outcome)
+			}
+		})
+	}
+}
+
+// The same from the other side: a version that no message announces is not passed over in silence.
+func TestImportNamesTheMessageThatHasItsIdentity(t *testing.T) {
+	w := newWorldWithBucket(t)
+	r := newReports(w, strings.Replace(reportRoute, "attributes.objectGeneration, attributes.eventType", "attributes.eventType", 1))
+	first := r.bucket.Write("in/x.json", []byte("1"), nil)
+	r.receive(r.notify("m-1", "in/x.json", first))
+	if sum := summary(t, r.imports(mending...)); sum["findings"] != 0.0 {
+		t.Errorf("an announced object: %v", sum)
+	}
+	r.bucket.Write("in/x.json", []byte("2"), nil)
+	id := idsOf(w.listed())[0]
+	got := w.refused(1, "", append([]string{"reconcile", "--import", "--route", "report", "--config", r.file}, mending...)...)
+	if !strings.Contains(got.out, "message "+id+", of generation") || w.count("SELECT COUNT(*) FROM Messages") != 1 {
+		t.Errorf("the import of another version says %q", got.out)
+	}
+}
+
 // A notification that arrives between the look at the index and the commit is what counts.
 func TestImportBesideALateNotification(t *testing.T) {
 	t.Run("at the commit", func(t *testing.T) {

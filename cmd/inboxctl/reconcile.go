@@ -62,7 +62,8 @@ With --import, objects in a sender's bucket that no message has announced become
 of Cloud Storage about the object (OBJECT_FINALIZE, JSON_API_V1) would have come. The route needs a claim, and a dedupe that
 gives the notification's own key: by it a notification that comes late is known. It must not read message or
 attributes.eventTime, which nobody can know. Announced is an object that some message of the consumer refers to, in this
-generation or without naming one. Objects that the route does not match are counted, and left alone.
+generation or without naming one. Objects that the route does not match are counted, and left alone. One whose identity
+another generation has, because the dedupe does not read the generation, is a finding that nothing here mends (exit code 1).
 
 --limit bounds how many objects and rows are looked at; what is printed after --after goes on from there.`,
 		Example: `  inboxctl reconcile

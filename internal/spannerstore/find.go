@@ -12,11 +12,11 @@ import (
 // findSQL looks a push up under every name that it can have: by primary key, and through MessagesByTransport. The count
 // of its recorded redeliveries is a read of the child rows' prefix, at most inbox.MaxDeliveries of them.
 const findSQL = `
-SELECT m.InboxId, m.ContentSha256, m.TransportKey, m.MessageId IS NULL, m.ClaimUri, m.ClaimGeneration,
+SELECT m.InboxId, m.ContentSha256, m.TransportKey, m.MessageId IS NULL, m.ClaimUri, m.Attributes,
        (SELECT COUNT(*) FROM Deliveries AS d WHERE d.InboxId = m.InboxId) AS Deliveries
 FROM Messages AS m WHERE m.InboxId IN UNNEST(@ids)
 UNION ALL
-SELECT m.InboxId, m.ContentSha256, m.TransportKey, m.MessageId IS NULL, m.ClaimUri, m.ClaimGeneration,
+SELECT m.InboxId, m.ContentSha256, m.TransportKey, m.MessageId IS NULL, m.ClaimUri, m.Attributes,
        (SELECT COUNT(*) FROM Deliveries AS d WHERE d.InboxId = m.InboxId) AS Deliveries
 FROM Messages@{FORCE_INDEX=MessagesByTransport} AS m
 WHERE m.TransportKey = @transport AND m.InboxId NOT IN UNNEST(@ids)`
@@ -30,14 +30,16 @@ func (s *Store) Find(ctx context.Context, ids []string, transportKey string) ([]
 	err := rows.Do(func(row *spanner.Row) error {
 		var k inbox.Known
 		var transport, uri spanner.NullString
-		var generation spanner.NullInt64
+		var attributes spanner.NullJSON
 		var withoutMessage bool
-		if err := row.Columns(&k.ID, &k.ContentSHA256, &transport, &withoutMessage, &uri, &generation, &k.Deliveries); err != nil {
+		if err := row.Columns(&k.ID, &k.ContentSHA256, &transport, &withoutMessage, &uri, &attributes, &k.Deliveries); err != nil {
 			return err
 		}
 		k.TransportKey = transport.StringVal
 		if withoutMessage { // no message made it: see Import
-			k.Imported = claim(uri, generation, spanner.NullString{})
+			// Not ClaimGeneration: its route need not name one, and the relay notes what it has found, which can be a later one.
+			generation := inbox.AnnouncedGeneration(textMap(attributes))
+			k.Imported = claim(uri, spanner.NullInt64{Int64: generation, Valid: true}, spanner.NullString{})
 		}
 		known = append(known, k)
 		return nil
