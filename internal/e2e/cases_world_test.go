@@ -56,8 +56,8 @@ func newCaseWorld(t *testing.T, handler http.Handler, routes string) *caseWorld 
 // deploy puts another configuration in place. statuses are the engine's.
 func (w *caseWorld) deploy(routes, statuses string) {
 	w.t.Helper()
-	text := fmt.Sprintf("consumer: orders\nengines:\n  engine: {kind: http, url: '%s', timeout: 5s, idempotent: true, statuses: {%s}}\n"+
-		"routes:%s\nrelay: {parallel: 4, batch: 20, lease: 30s, poll: 20ms}\n", w.url, statuses, routes)
+	text := fmt.Sprintf("consumer: orders\nengines:\n  engine: {kind: http, url: '%s', timeout: 1m, idempotent: true, statuses: {%s}}\n"+
+		"routes:%s\nrelay: {budget: 10m, parallel: 4, batch: 20, lease: 10m, poll: 20ms}\n", w.url, statuses, routes)
 	cfg, _, err := config.Parse("config.yaml", []byte(text))
 	if err != nil {
 		w.t.Fatal(err)

@@ -33,10 +33,10 @@ func (w *relayWorld) passRows(name, key string) int {
 	return tap.Rows()
 }
 
-func TestTenThousandWaitingLanesDoNotStopOneThatIsDue(t *testing.T) {
+func TestAThousandWaitingLanesDoNotStopOneThatIsDue(t *testing.T) {
 	t.Parallel()
 	rows := map[int]int{}
-	for _, waiting := range []int{100, 10_000} {
+	for _, waiting := range []int{100, 1_000} {
 		w := newRelayWorld(t)
 		w.sweepSlice = 10 // the sweep reads its slice, and no more
 		var all []message
@@ -44,9 +44,7 @@ func TestTenThousandWaitingLanesDoNotStopOneThatIsDue(t *testing.T) {
 		for n := range waiting {
 			all = append(all, message{key: fmt.Sprintf("WAITS-%d", n), n: 1, status: inbox.Retrying, due: later})
 		}
-		begun := time.Now()
 		w.load(all, 50)
-		t.Logf("%d waiting lanes loaded in %v", waiting, time.Since(begun).Round(time.Millisecond))
 		rows[waiting] = w.passRows(fmt.Sprintf("beside %d waiting lanes", waiting), "DUE")
 		for _, c := range w.log.all() {
 			if c.Key != "DUE" {
@@ -54,15 +52,15 @@ func TestTenThousandWaitingLanesDoNotStopOneThatIsDue(t *testing.T) {
 			}
 		}
 	}
-	if rows[100] != rows[10_000] {
-		t.Errorf("a pass reads %d rows beside 100 waiting lanes and %d beside 10,000, want the same", rows[100], rows[10_000])
+	if rows[100] != rows[1_000] {
+		t.Errorf("a pass reads %d rows beside 100 waiting lanes and %d beside 1,000, want the same", rows[100], rows[1_000])
 	}
 }
 
 func TestAPassCostsTheSameBesideNoneAndManyFinishedMessages(t *testing.T) {
 	t.Parallel()
 	rows := map[int]int{}
-	for _, finished := range []int{0, 5_000} {
+	for _, finished := range []int{0, 1_000} {
 		w := newRelayWorld(t)
 		var all []message
 		for n := range finished {
@@ -75,16 +73,16 @@ func TestAPassCostsTheSameBesideNoneAndManyFinishedMessages(t *testing.T) {
 		w.load(all, 50)
 		rows[finished] = w.passRows(fmt.Sprintf("beside %d finished messages", finished), "WO-1")
 	}
-	if rows[0] != rows[5_000] {
-		t.Errorf("a pass reads %d rows beside 0 finished messages and %d beside 5,000, want the same", rows[0], rows[5_000])
+	if rows[0] != rows[1_000] {
+		t.Errorf("a pass reads %d rows beside 0 finished messages and %d beside 1,000, want the same", rows[0], rows[1_000])
 	}
 }
 
 func TestADeepLaneDoesNotStopTheOthers(t *testing.T) {
 	t.Parallel()
 	w := newRelayWorld(t)
-	w.parallel, w.batch, w.lease = 16, 100, 30*time.Second
-	deep, wantDeep := backlog("DEEP", 1, 20_000)
+	w.parallel, w.batch = 16, 100
+	deep, wantDeep := backlog("DEEP", 1, 2_000)
 	others, want := backlog("WO", 50, 4)
 	w.load(deep, 50) // it is the older one
 	w.load(others, 50)

@@ -97,7 +97,6 @@ func TestAfterAKillOnlyWhatWasInFlightIsCalledAgain(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			w := newRelayWorld(t)
-			w.lease = 12 * time.Second
 			messages, want := backlog("WO", 40, 5)
 			w.load(messages, 50)
 			tap := &rpctap.Tap{}
@@ -109,7 +108,6 @@ func TestAfterAKillOnlyWhatWasInFlightIsCalledAgain(t *testing.T) {
 			victim.start()
 			within(t, "the victim is at its place", stopped)
 			victim.kill()
-			killed := time.Now()
 			survivor.run()
 			inFlight := w.leases() // the survivor has settled all that it claimed
 			if len(inFlight) == 0 {
@@ -119,10 +117,8 @@ func TestAfterAKillOnlyWhatWasInFlightIsCalledAgain(t *testing.T) {
 			for n := survivor.run(); n.Claimed != 0; n = survivor.run() {
 				t.Errorf("before the lease ended %d messages were claimed, want none", n.Claimed)
 			}
-			eventually(t, "the survivor takes over", func() bool {
-				survivor.run()
-				return w.count("Messages WHERE Status != 'PROCESSED'") == 0
-			})
+			w.lapse()
+			survivor.run()
 
 			calls := e.all()
 			byID := map[string][]engineCall{}
@@ -132,7 +128,7 @@ func TestAfterAKillOnlyWhatWasInFlightIsCalledAgain(t *testing.T) {
 			there := 0
 			for _, ids := range want {
 				for _, id := range ids {
-					ends, lost := inFlight[id]
+					_, lost := inFlight[id]
 					got := byID[id]
 					if !lost {
 						if len(got) != 1 || got[0].Attempt != 1 || got[0].End.IsZero() {
@@ -147,10 +143,6 @@ func TestAfterAKillOnlyWhatWasInFlightIsCalledAgain(t *testing.T) {
 					}
 					if tt.there(got[:again]) {
 						there++
-					}
-					// The emulator's clock runs a little ahead of ours.
-					if at := got[again].Start; at.Before(ends.Add(-3 * time.Second)) {
-						t.Errorf("message %s was called again at %v, and its lease ended at %v", id, at, ends)
 					}
 				}
 			}
@@ -167,7 +159,7 @@ func TestAfterAKillOnlyWhatWasInFlightIsCalledAgain(t *testing.T) {
 			if n := w.count("Messages WHERE LostWorkers != 0 OR OutcomeUnknown"); n != 0 {
 				t.Errorf("%d messages still count a lost worker, want none: each got its answer", n)
 			}
-			t.Logf("%d in flight, %d calls by then, taken over %v after the kill", len(inFlight), before, time.Since(killed).Round(time.Millisecond))
+			t.Logf("%d in flight, %d calls by then", len(inFlight), before)
 		})
 	}
 }
@@ -192,7 +184,6 @@ func (w *relayWorld) checkOrderOfLast(t *testing.T, calls []engineCall, want map
 func TestAProcessThatSleptThroughItsLeaseChangesNothing(t *testing.T) {
 	t.Parallel()
 	w := newRelayWorld(t)
-	w.lease = 12 * time.Second
 	messages, want := backlog("WO", 1, 3)
 	first := messages[0].id()
 	w.load(messages, 50)
@@ -206,7 +197,9 @@ func TestAProcessThatSleptThroughItsLeaseChangesNothing(t *testing.T) {
 		}
 		return 200
 	})
-	sleeper, other := w.process(e.url("sleeper"), ""), w.process(e.url("other"), "")
+	other := w.process(e.url("other"), "")
+	w.lease, w.timeout = 30*time.Second, 5*time.Second // which must pass for the process too
+	sleeper := w.process(e.url("sleeper"), "")
 	asleep := sleeper.start()
 	within(t, "the engine is called", arrived.c)
 	if n := w.count("Messages WHERE Status = 'PROCESSING'"); n != 3 {
@@ -214,6 +207,7 @@ func TestAProcessThatSleptThroughItsLeaseChangesNothing(t *testing.T) {
 	}
 	sleeper.signal(syscall.SIGSTOP)
 	answer.set() // it lies in the sleeper's socket
+	<-time.After(time.Until(w.leases()[first]))
 	eventually(t, "another process takes over", func() bool {
 		other.run()
 		return w.count("Messages WHERE Status IN ('PROCESSED', 'PARKED')") == 3

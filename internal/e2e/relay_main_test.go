@@ -22,7 +22,7 @@ func TestMain(m *testing.M) {
 }
 
 // patience is how long a test waits for what should come soon. A test that reaches it has failed.
-const patience = 60 * time.Second
+const patience = 3 * time.Minute
 
 var programDir string
 

@@ -4,7 +4,6 @@ import (
 	"net/http"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -12,35 +11,43 @@ import (
 func TestAnEnginesOutageLongerThanPatienceParksNothing(t *testing.T) {
 	t.Parallel()
 	w := newRelayWorld(t)
-	w.patience = 1500 * time.Millisecond
+	long := 2 * w.patience
 	messages, _ := backlog("WO", 20, 2)
 	w.load(messages, 50)
 	nobody := func(engineCall, <-chan struct{}) int { return http.StatusNotFound }
 	e := startEngine(t, nobody)
 	p := w.process(e.url("relay"), "")
+	nobodyWaits := func(what string) {
+		t.Helper()
+		before := e.count()
+		eventually(t, "nobody waits for any head", func() bool {
+			p.run()
+			return (w.count("Messages WHERE LastNotWaitingAt IS NOT NULL") == 20 && e.count() >= before+20) ||
+				w.count("Messages WHERE Status = 'PARKED'") > 0
+		})
+		if n := w.count("Messages WHERE Status = 'PARKED'"); n != 0 {
+			t.Fatalf("%s %d messages are parked, want none", what, n)
+		}
+	}
 
 	// At first nobody waits for the messages: what follows must not use what patience is left.
-	p.run()
-	if n := w.count("Messages WHERE LastNotWaitingAt IS NOT NULL"); n != 20 {
-		t.Fatalf("%d heads have met nobody, want 20", n)
-	}
-	if n := w.count("Messages WHERE Status = 'PARKED'"); n != 0 {
-		t.Fatalf("%d messages are parked at once, want none", n)
-	}
+	nobodyWaits("at once")
+	w.pass(long) // in which no relay has run
+	nobodyWaits("after an outage of the relay")
 
 	e.down()
-	begun := time.Now()
-	eventually(t, "connections are refused for longer than patience", func() bool {
-		p.run()
-		return w.count("Messages WHERE LastErrorCode = 'dial'") > 0 && time.Since(begun) > 2*w.patience
-	})
-	e.become(func(engineCall, <-chan struct{}) int { return http.StatusServiceUnavailable })
-	e.up(t)
-	begun = time.Now()
-	eventually(t, "503 is answered for longer than patience", func() bool {
-		p.run()
-		return w.count("Messages WHERE LastErrorCode = 'HTTP 503'") > 0 && time.Since(begun) > 2*w.patience
-	})
+	for _, outage := range []struct{ code, what string }{{"dial", "connections are refused"}, {"HTTP 503", "503 is answered"}} {
+		w.pass(long)
+		eventually(t, outage.what, func() bool {
+			p.run()
+			return w.count("Messages WHERE LastErrorCode = '"+outage.code+"'") > 0
+		})
+		w.pass(long)
+		if outage.code == "dial" {
+			e.become(func(engineCall, <-chan struct{}) int { return http.StatusServiceUnavailable })
+			e.up(t)
+		}
+	}
 	for status, n := range w.statuses() {
 		if status != "RECEIVED" && status != "RETRYING" {
 			t.Errorf("the outage has left %d messages %s, want none", n, status)

@@ -196,7 +196,7 @@ func TestC011EqualPayloadsUnderNewIDsAreCounted(t *testing.T) {
 			if c.dedupe {
 				dedupe = ", dedupe: attributes.eventId"
 			}
-			w.env["INBOX_CONFIG"] = fmt.Sprintf("consumer: orders\nengines:\n  engine: {kind: http, url: %q, timeout: 2s, idempotent: true}\nroutes:\n"+
+			w.env["INBOX_CONFIG"] = fmt.Sprintf("consumer: orders\nengines:\n  engine: {kind: http, url: %q, timeout: 20s, idempotent: true}\nroutes:\n"+
 				"  - {name: all, key: payload.orderId, engine: engine, message: Closed%s}\n", w.engine.url, dedupe)
 			w.receive = w.instance(receiveOptions)
 			for _, body := range caseInput(t, "C011") {

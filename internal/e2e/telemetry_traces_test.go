@@ -39,7 +39,7 @@ func attributeOf(s otlptest.Span, key string) string {
 // C066: the publisher's context travels as an attribute; what cannot be read is no context, and no error.
 func TestC066TheTraceOfThePublisherReachesTheEngine(t *testing.T) {
 	w := newObservedWorld(t, map[string]string{"OTEL_TRACES_SAMPLER_ARG": "1"})
-	w.env["INBOX_CONFIG"] = fmt.Sprintf("consumer: orders\nengines:\n  engine: {kind: http, url: %q, timeout: 2s, idempotent: true}\nroutes:\n"+
+	w.env["INBOX_CONFIG"] = fmt.Sprintf("consumer: orders\nengines:\n  engine: {kind: http, url: %q, timeout: 20s, idempotent: true}\nroutes:\n"+
 		"  - {name: all, key: payload.orderId, engine: engine, message: Closed}\n", w.engine.url)
 	w.receive, w.relay = w.instance(receiveOptions), w.instance(relayOptions)
 	for _, body := range caseInput(t, "C066") {

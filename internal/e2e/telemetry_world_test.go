@@ -32,13 +32,13 @@ type observedWorld struct {
 
 const observedConfig = `consumer: orders
 engines:
-  engine: {kind: http, url: "%[1]s/engine", timeout: 2s, idempotent: true, statuses: {"202": handed_over, "410": drop, "409": ambiguous}}
-  billing: {kind: http, url: "%[1]s/billing", timeout: 2s, idempotent: true}
+  engine: {kind: http, url: "%[1]s/engine", timeout: 1m, idempotent: true, statuses: {"202": handed_over, "410": drop, "409": ambiguous}}
+  billing: {kind: http, url: "%[1]s/billing", timeout: 1m, idempotent: true}
 routes:
   - {name: invoices, match: attributes.type == "Invoice", type: attributes.type, key: attributes.key, engine: billing, message: Paid, retry: {min: 10ms, max: 20ms}}
   - {name: quick, match: attributes.type == "Quick", type: attributes.type, key: attributes.key, engine: engine, message: Advance, patience: 0s, parked: block, retry: {min: 10ms, max: 20ms}}
   - {name: orders, match: attributes.type == "Order", type: attributes.type, tenant: attributes.tenant, key: attributes.key, dedupe: attributes.eventId, engine: engine, message: Advance, retry: {min: 10ms, max: 20ms}}
-relay: {budget: 20s, poll: 20ms, parallel: 4, batch: 20, lease: 30s, poison: {failures: 1, over: 1ms}, breaker: {failures: 50}}
+relay: {budget: 10m, poll: 20ms, parallel: 4, batch: 20, lease: 10m, poison: {failures: 1, over: 1ms}, breaker: {failures: 50}}
 `
 
 // newObservedWorld sets SPANNER_EMULATOR_HOST, which the client reads by itself: the test is not parallel.
