@@ -210,7 +210,9 @@
 //
 // The database's clock decides (Clock). What has come is judged by the earliest time that it can be there: a due time, the
 // end of somebody's lease. What is promised is reckoned from the latest: the end of one's own lease, a retention. So the
-// error of a reading takes nothing from anybody. Local readings are only subtracted from each other.
+// error of a reading takes nothing from anybody. Local readings are only subtracted from each other. How old the timestamp
+// of a strong read may be is not promised; a commit's is of its time. So what a process has committed within the last minute
+// counts too, and where a read's timestamp seems to be old, a commit is made for its time alone.
 //
 // # Concurrency
 //

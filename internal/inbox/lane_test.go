@@ -153,3 +153,17 @@ func TestAForgottenLaneIsFoundAndADeliberateOneIsLeftAlone(t *testing.T) {
 		})
 	}
 }
+
+// A database without traffic may answer a strong read with the timestamp of its last commit.
+func TestACommitTellsTheTimeThatAnOldReadDoesNot(t *testing.T) {
+	local := time.Date(1999, 1, 1, 0, 0, 0, 0, time.UTC)
+	truth := func(l time.Time) time.Time { return now.Add(l.Sub(local)) }
+	c := inbox.Clock{Read: now.Add(-30 * time.Second), Sent: local, Received: local.Add(10 * time.Millisecond),
+		Commit: inbox.Reading{At: truth(local.Add(-50 * time.Millisecond)), Sent: local.Add(-60 * time.Millisecond), Received: local.Add(-40 * time.Millisecond)}}
+	for _, after := range []time.Duration{10 * time.Millisecond, time.Second, minute} {
+		l := local.Add(after)
+		if early, late := c.Earliest(l), c.Latest(l); early.After(truth(l)) || late.Before(truth(l)) || late.Sub(early) != 20*time.Millisecond {
+			t.Errorf("after %v it is %v, and is said to be between %v and %v", after, truth(l), early, late)
+		}
+	}
+}

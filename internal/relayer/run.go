@@ -22,6 +22,8 @@ type run struct {
 	clock   inbox.Clock
 	summary Summary
 
+	lagLogged bool // once a run is enough
+
 	calls     context.Context // of what an engine or a bucket is asked; it ends with cut
 	ending    <-chan struct{} // closed when the process is told to end
 	stopping  chan struct{}   // closed when nothing new may start
@@ -243,6 +245,11 @@ func (r *run) claim(ctx, calls context.Context) {
 		return
 	}
 	r.clock = clock
+	if lag := clock.Lag(); lag > inbox.LagTolerated && !r.lagLogged {
+		r.lagLogged = true
+		r.Log.WarnContext(ctx, "the database's reads seem to be old: they lie before this process's clock, or that is wrong; leases run by "+
+			"the timestamps of commits", "lag", lag)
+	}
 	if len(ids) == 0 {
 		r.idle, r.storeErr = true, nil
 		return

@@ -24,12 +24,11 @@ func (s *Store) TakeReporter(ctx context.Context, consumer, owner string, lease 
 	single := s.client.Single()
 	has, until, err := readReporter(ctx, single, consumer)
 	if err == nil {
-		clock.Read, err = single.Timestamp()
+		err = s.readTime(ctx, consumer, &clock, single)
 	}
 	if err != nil {
 		return false, 0, fmt.Errorf("read the reporter's lease: %w", err)
 	}
-	clock.Received = s.now()
 	if left := until.Sub(clock.Earliest(s.now())); has != owner && left > 0 {
 		return false, left, nil
 	}

@@ -26,7 +26,8 @@ var (
 // there are more. It is read-only: a range read in a transaction would lock out the receives that write there. It costs
 // what is due, not what is stored: two index reads, and where one of them hits its limit a read of each shard.
 //
-// more reports that there may be lanes beyond those returned. The clock is that of the first read.
+// more reports that there may be lanes beyond those returned. The clock is that of the first read, and of
+// the process's latest commit.
 func (s *Store) Scan(ctx context.Context, consumer string, limit int, rng *rand.Rand) (lanes []string, clock inbox.Clock, more bool, err error) {
 	scan := laneScan{client: s.client, consumer: consumer, limit: limit, rng: rng}
 	clock.Sent = s.now()
@@ -35,11 +36,10 @@ func (s *Store) Scan(ctx context.Context, consumer string, limit int, rng *rand.
 	if err != nil {
 		return nil, clock, false, fmt.Errorf("scan woken lanes: %w", err)
 	}
-	if clock.Read, err = first.Timestamp(); err != nil {
-		return nil, clock, false, fmt.Errorf("read the database's time: %w", err)
+	if err := s.readTime(ctx, consumer, &clock, first); err != nil {
+		return nil, clock, false, err
 	}
-	clock.Received = s.now()
-	scan.now = clock.Read
+	scan.now = clock.Earliest(clock.Received)
 
 	due, err := scan.read(ctx, s.client.Single(), lanesDue, scan.shards(scan.now), limit)
 	if err != nil {

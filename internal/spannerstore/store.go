@@ -27,7 +27,8 @@ type Store struct {
 	now    func() time.Time
 	newID  func() string
 	// writing holds one token: the right to run a read-write transaction.
-	writing chan struct{}
+	writing   chan struct{}
+	committed lastCommit
 }
 
 // Open connects to database ("projects/P/instances/I/databases/D"). The caller closes the store.
@@ -66,7 +67,16 @@ func (s *Store) write(ctx context.Context, tag string, f func(context.Context, *
 	case <-ctx.Done():
 		return time.Time{}, ctx.Err()
 	}
-	resp, err := s.client.ReadWriteTransactionWithOptions(ctx, f, spanner.TransactionOptions{TransactionTag: tag})
+	var reading inbox.Reading
+	resp, err := s.client.ReadWriteTransactionWithOptions(ctx, func(ctx context.Context, txn *spanner.ReadWriteTransaction) error {
+		err := f(ctx, txn)
+		reading.Sent = s.now()
+		return err
+	}, spanner.TransactionOptions{TransactionTag: tag})
+	if err == nil {
+		reading.At, reading.Received = resp.CommitTs, s.now()
+		s.committed.note(reading)
+	}
 	return resp.CommitTs, err
 }
 
