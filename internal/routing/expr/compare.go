@@ -109,7 +109,7 @@ func equal(l, r ref.Val) ref.Val {
 		if !isNumber(r) {
 			return types.False
 		}
-		if l.Type() == r.Type() && !isOwn(l) && !isOwn(r) {
+		if !isOwn(l) && !isOwn(r) && l.Type() == r.Type() {
 			return l.Equal(r)
 		}
 		c := compare(l, r)
@@ -187,7 +187,7 @@ func contains(v, in ref.Val) ref.Val {
 
 // compare returns -1, 0 or 1 as CEL does.
 func compare(l, r ref.Val) ref.Val {
-	if isNumber(l) && isNumber(r) && (l.Type() != r.Type() || isOwn(l) || isOwn(r)) {
+	if isNumber(l) && isNumber(r) && (isOwn(l) || isOwn(r) || l.Type() != r.Type()) {
 		a, okA := numeric(l)
 		b, okB := numeric(r)
 		switch {

@@ -129,7 +129,7 @@ func (n number) Negate() ref.Val { return calculate(operators.Subtract, types.In
 // and the literals of the operands. Only a quotient needs more than the values: of two whole numbers it has no fraction,
 // as in CEL, unless the expression itself computes with fractions.
 func calculate(function string, l, r ref.Val, fraction bool) ref.Val {
-	if l.Type() == types.IntType && r.Type() == types.IntType && !isOwn(l) && !isOwn(r) && !fraction {
+	if isInt(l) && isInt(r) && !fraction {
 		if v := native(function, l, r); !types.IsError(v) {
 			return v // and else it is too large, or divided by zero
 		}
@@ -263,6 +263,11 @@ func isNumber(v ref.Val) bool {
 		return true
 	}
 	return false
+}
+
+func isInt(v ref.Val) bool {
+	_, ok := v.(types.Int)
+	return ok
 }
 
 func isNaN(v ref.Val) bool {
