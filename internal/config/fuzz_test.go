@@ -12,7 +12,7 @@ func FuzzParse(f *testing.F) {
 		f.Fatal(err)
 	}
 	for _, seed := range []string{string(example), minimal, full, "", "a: [", "a: &x 1\nb: *x", "routes: [{schema: {$ref: \"#/a\"}}]",
-		"routes:\n  - match: |\n      payload.a\n      + b\n", "consumer: !!binary x", "? [a]\n: b", "---\n...\n---\n", "a:\n\t- b"} {
+		"routes:\n  - match: |\n      payload.a\n      + b\n", "consumer: !!binary x", "routes: [{match: !has(a.b), key: &c d, type: *e}]", "routes:\n  - match: >-\n      payload.a // b\n      + c\n", "\ufeffa: 1", "? [a]\n: b", "---\n...\n---\n", "a:\n\t- b"} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
