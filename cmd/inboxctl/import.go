@@ -187,14 +187,11 @@ func (i *importer) announce(o inbox.Object, created time.Time, resource []byte) 
 		return nil, fmt.Errorf("its claim refers to another object, or to none: %s", d.ParkDetail)
 	}
 	m := inbox.Message{
-		ID: inbox.ID(inbox.BusinessIdentity, i.cfg.Consumer, i.flags.subscription, d.DedupeKey), Consumer: i.cfg.Consumer,
-		Scope: inbox.Text(i.flags.subscription, inbox.MaxTransport), DedupeKey: d.DedupeKey, Subscription: inbox.Text(i.flags.subscription, inbox.MaxTransport),
+		Consumer: i.cfg.Consumer, Subscription: inbox.Text(i.flags.subscription, inbox.MaxTransport),
 		PublishedAt: published, OrderedAt: published, Status: inbox.Received, Attributes: attributes,
 		ContentSHA256: inbox.ContentSHA256(resource, attributes), PayloadSHA256: inbox.SHA256(resource), PayloadBytes: int64(len(resource)),
 	}
-	if d.ConsumerScope {
-		m.ID, m.Scope = inbox.ID(inbox.BusinessIdentity, i.cfg.Consumer, i.cfg.Consumer, d.DedupeKey), i.cfg.Consumer
-	}
+	m.Identify(d.DedupeKey, d.ConsumerScope)
 	place(&m, d)
 	if d.Park != "" {
 		m.Status, m.Reason, m.LastErrorMessage = inbox.Parked, d.Park, inbox.Text(d.ParkDetail, inbox.MaxErrorMessage)

@@ -232,7 +232,10 @@ func (a *app) say(id, format string, args ...any) {
 // fault says what went wrong with one message.
 func (a *app) fault(id string, err error) {
 	var refused *spannerstore.RefusedError
+	var moved *spannerstore.MovedError
 	switch {
+	case errors.As(err, &moved):
+		a.say(id, "it has the id %s since it was rerouted", moved.To)
 	case errors.Is(err, inbox.ErrNotFound):
 		database, _ := a.databaseName()
 		fmt.Fprintf(a.stderr, "no message with id %s in %s; `inboxctl list` shows ids\n", id, database)

@@ -378,6 +378,35 @@ func TestRerouteReadsAPayloadThatIsAnObject(t *testing.T) {
 	w.refused(1, "which is gone", "reroute", id, "--config", cfg, "--reason", "x")
 }
 
+// An object is named after its message: a message that gets another id gets an object of that name, or reconcile would take
+// the old one for an orphan.
+func TestAMovedMessageTakesItsObjectAlong(t *testing.T) {
+	w := newWorldWithBucket(t)
+	body := []byte(`{"key":"WO-1","large":"` + strings.Repeat("x", 2000) + `"}`)
+	old, o := w.insertKept(body, map[string]any{"Status": "PARKED", "Reason": "NO_ROUTE", "Route": nil})
+	w.update("Payloads", map[string]any{"InboxId": old, "ContentType": "text/x"})
+	cfg := file(t, claiming+configOf(`{name: r, key: payload.key, dedupe: payload.key, engine: e, message: M}`))
+	w.ok("reroute", old, "--config", cfg, "--reason", "x", "--dry-run")
+	if n := len(w.bucket.Objects()); n != 1 {
+		t.Errorf("a dry run leaves %d objects, want 1", n)
+	}
+	w.ok("reroute", old, "--config", cfg, "--reason", "x")
+	id := inbox.ID(inbox.BusinessIdentity, consumer, "sub", "WO-1")
+	if want := id + "/" + inbox.SHA256(body); w.location(id).Name != want {
+		t.Errorf("its object is %s, want %s", w.location(id).Name, want)
+	}
+	w.agrees(id)
+	if got := w.ok("show", "--payload", id).out; got != string(body) || w.text("Payloads", id, "ContentType") != "text/x" {
+		t.Errorf("its payload has %d bytes of %s", len(got), w.text("Payloads", id, "ContentType"))
+	}
+	if w.live(o.Name).CustomTime.IsZero() {
+		t.Error("the old object is not marked for deletion")
+	}
+	if sum := summary(t, w.ok("reconcile", "--json")); sum["findings"] != 0.0 {
+		t.Errorf("reconcile: %v", sum)
+	}
+}
+
 func TestRerouteOfAnUnreadableMessagePutsItsContentWhereItsSizeBelongs(t *testing.T) {
 	w := newWorldWithBucket(t)
 	cfg := file(t, claiming+configOf(`{name: r, key: attributes.key, engine: e, message: M}`))

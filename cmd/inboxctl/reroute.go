@@ -25,7 +25,11 @@ func (a *app) rerouteCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "reroute ID...", Short: "Route stored messages again, by a corrected configuration",
 		Long: `Route stored messages again: route, type, key, order and lane are evaluated by the configuration over what is stored, and
-the message starts afresh in its new place. It keeps its id and its dedupe key. An UNREADABLE message is read again first.
+the message starts afresh in its new place. An UNREADABLE message is read again first.
+
+It takes the identity that its new route gives it, so that the same event, published again, is known: where the route has a
+dedupe key that the message was not stored with, the message gets another id, and all that is known of it goes along. Refused
+where another message has that identity: the event has come again. A route without a dedupe leaves the identity as it is.
 
 What the message refers to is evaluated again, too: a generation of that object that the relay has noted is forgotten.
 A payload that an object keeps is read from there; one that is read again goes where its size belongs.
@@ -54,9 +58,13 @@ Deploy the configuration to both functions first: a relay that does not know the
 						ID: id, Actor: act.actor, Reason: act.reason, DryRun: act.dryRun,
 						Route: func(m inbox.Message, body []byte) (spannerstore.Rerouted, error) {
 							to, err := placeAgain(cfg, router, m, body)
-							if err == nil && to.Content && objects.Bucket() == "" && len(to.Body) > inbox.MaxInlinePayload {
+							size := len(to.Body)
+							if !to.Content && to.Message.ID != m.ID {
+								size = len(body)
+							}
+							if err == nil && objects.Bucket() == "" && size > inbox.MaxInlinePayload {
 								err = fmt.Errorf("its payload has %d bytes, too many for its row; set %s to the bucket that keeps such payloads",
-									len(to.Body), config.EnvPayloadBucket)
+									size, config.EnvPayloadBucket)
 							}
 							return to, err
 						},
@@ -75,6 +83,9 @@ Deploy the configuration to both functions first: a relay that does not know the
 					}
 					a.warnOfLane(changed)
 					before, after := &changed.Before, &changed.After
+					if before.Reason == inbox.PossiblyDelivered {
+						a.say(id, "warning: it may have been delivered already; it will be sent again")
+					}
 					if after.OutcomeUnknown && before.Route != "" && before.Route != after.Route {
 						a.say(id, "warning: the outcome of its last attempt is unknown, and was to be looked up by route %s; if that asks another "+
 							"engine than route %s does, the message may be delivered twice", printable(before.Route), printable(after.Route))
@@ -86,6 +97,9 @@ Deploy the configuration to both functions first: a relay that does not know the
 					lane := "in the same lane"
 					if before.LaneID != after.LaneID {
 						lane = "in lane " + after.LaneID
+					}
+					if before.ID != after.ID {
+						lane += ", under the id " + after.ID + " of its new identity"
 					}
 					_, err = fmt.Fprintf(a.stdout, "%s: %srerouted from %s to route %s, %s, was %s\n", id, would(act.dryRun), was,
 						printable(after.Route), lane, state(before))
@@ -126,11 +140,11 @@ func (a *app) finishOld(ctx context.Context, objects *claimcheck.Store, c spanne
 		err = objects.Finish(ctx, old, a.now())
 	}
 	if err != nil {
-		a.say(c.After.ID, "warning: the object that kept its raw form was not marked for deletion; `inboxctl reconcile` does it: %v", err)
+		a.say(c.After.ID, "warning: the object that kept its payload before was not marked for deletion; `inboxctl reconcile` does it: %v", err)
 	}
 }
 
-// placeAgain is what a receipt would make of the message now, but for its identity.
+// placeAgain is what a receipt would make of the message now. Without a dedupe key it keeps the identity that it has.
 func placeAgain(cfg *config.Config, router *routing.Router, m inbox.Message, body []byte) (spannerstore.Rerouted, error) {
 	if m.Consumer != cfg.Consumer {
 		return spannerstore.Rerouted{}, fmt.Errorf("it is a message of consumer %s, and the configuration is that of %s", printable(m.Consumer), cfg.Consumer)
@@ -143,13 +157,23 @@ func placeAgain(cfg *config.Config, router *routing.Router, m inbox.Message, bod
 		body = to.Body
 	}
 	r := &to.Message
-	d := router.Route(routing.Input{MessageID: r.MessageID, OrderingKey: r.OrderingKey, Subscription: r.Subscription,
-		PublishTime: r.PublishedAt, Attributes: r.Attributes, Payload: body})
+	in := routing.Input{MessageID: r.MessageID, OrderingKey: r.OrderingKey, Subscription: r.Subscription,
+		PublishTime: r.PublishedAt, Attributes: r.Attributes, Payload: body}
+	d := router.Route(in)
 	if d.Park != "" {
 		return spannerstore.Rerouted{}, fmt.Errorf("the configuration would park it again: %s, %s", d.Park, d.ParkDetail)
 	}
 	if !allowed(cfg, d.Claim) {
 		return spannerstore.Rerouted{}, fmt.Errorf("the configuration would park it again: %s, claim: its bucket is none of those in claimCheck.buckets", inbox.Contract)
+	}
+	if r.FromDeadLetter && d.DedupeKey != "" {
+		in.MessageID += "?"
+		if d.DedupeKey != router.Route(in).DedupeKey {
+			d.DedupeKey = "" // it holds the message's id, which is another one than the message was published with
+		}
+	}
+	if d.DedupeKey != "" {
+		r.Identify(d.DedupeKey, d.ConsumerScope)
 	}
 	place(r, d)
 	return to, nil

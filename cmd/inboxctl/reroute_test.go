@@ -277,3 +277,149 @@ func TestRerouteWakesTheLaneThatWaited(t *testing.T) {
 		t.Errorf("a lane was made for nothing: %s", got)
 	}
 }
+
+// byEvent is a route that tells events apart by their own id.
+const byEvent = `{name: r, dedupe: attributes.eventId, key: payload.key, engine: e, message: M}`
+
+// eventPush is a push of an event, under a message id of its own.
+func eventPush(messageID, data string) string {
+	return push(messageID, `,"publishTime":"2026-01-02T03:04:05Z","attributes":{"eventId":"E-1"}`, data)
+}
+
+// delivers stores a push, or finds its row, as the receive function does.
+func (w *world) delivers(configuration, push string) receiver.Outcome {
+	w.t.Helper()
+	cfg, _, err := config.Parse("inbox.yaml", []byte(configuration))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	router, err := routing.New(cfg)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	r := receiver.Receiver{Consumer: cfg.Consumer, Store: w.store, Router: router, Log: slog.New(slog.DiscardHandler), Now: time.Now}
+	outcome, err := r.Receive(w.t.Context(), []byte(push))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return outcome
+}
+
+// An event that was stored before its route was known has the identity of its push. Rerouted, it has that of the event: the
+// same event, published again before or after, is known, and so is the push.
+func TestARerouteTakesTheIdentityOfItsRoute(t *testing.T) {
+	w := newWorld(t)
+	cfg := configOf(byEvent)
+	p := eventPush("m-1", `{"key":"WO-1"}`)
+	id := w.receive(configOf(nothingMatches), p)
+	w.delivers(configOf(nothingMatches), p)
+	w.apply(spanner.Insert("Attempts", []string{"InboxId", "AttemptId", "Number", "Verdict", "ErrorMessage"}, []any{id, "a-1", int64(1), "TECHNICAL", "as it was"}))
+
+	want := arrivalOf(t, cfg, p).Message
+	args := []string{"reroute", id, "--config", file(t, cfg), "--reason", "route added", "--actor", "bob"}
+	if got := w.ok(append(args, "--dry-run")...); !strings.Contains(got.out, want.ID) || w.text("Messages", want.ID, "Status") != "<none>" {
+		t.Errorf("a dry run says %q, and leaves a row that is %s", got.out, w.text("Messages", want.ID, "Status"))
+	}
+	w.ok(args...)
+	rows, err := w.store.Rows(t.Context(), []string{id, want.ID})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, there := rows[id]; there {
+		t.Error("the old row is there still")
+	}
+	got := rows[want.ID]
+	if diff := cmp.Diff(want, got.Message, cmpopts.IgnoreFields(inbox.Message{}, "ReceivedAt", "LastErrorMessage")); diff != "" {
+		t.Errorf("(-as received +as rerouted):\n%s", diff)
+	}
+	if payload := w.ok("show", "--payload", want.ID).out; payload != `{"key":"WO-1"}` || got.Deliveries != 2 {
+		t.Errorf("payload %q, %d deliveries", payload, got.Deliveries)
+	}
+	shown := w.ok("show", want.ID).out
+	for _, text := range []string{"as it was", "reroute", "by", "bob"} {
+		if !strings.Contains(shown, text) {
+			t.Errorf("show lacks %q:\n%s", text, shown)
+		}
+	}
+	if n := strings.Count(shown, "\nreroute"); n != 1 {
+		t.Errorf("show has the reroute %d times", n)
+	}
+	w.refused(1, "has the id "+want.ID, "show", id)
+
+	for name, again := range map[string]string{"the push": p, "the event, published again": eventPush("m-2", `{"key":"WO-1"}`)} {
+		for _, configuration := range []string{cfg, configOf(nothingMatches)} {
+			if configuration != cfg && again != p {
+				continue // without its route an event is not known by its id
+			}
+			if outcome := w.delivers(configuration, again); outcome != receiver.Repeat {
+				t.Errorf("%s is %s", name, outcome)
+			}
+		}
+	}
+	if n := w.count("SELECT COUNT(*) FROM Messages"); n != 1 {
+		t.Errorf("%d rows of one event", n)
+	}
+	// Rerouted once more it has its identity, and keeps it.
+	w.ok("reroute", want.ID, "--config", file(t, cfg), "--reason", "again")
+}
+
+func TestARerouteRefusesAnIdentityThatIsTaken(t *testing.T) {
+	for name, test := range map[string]struct{ data, want string }{
+		"by the same event, published again": {`{"key":"WO-1"}`, "the same content, so that this one is a repetition"},
+		"by another content":                 {`{"key":"WO-2"}`, "other content"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			id := w.receive(configOf(nothingMatches), eventPush("m-1", `{"key":"WO-1"}`))
+			owner := w.receive(configOf(byEvent), eventPush("m-2", test.data))
+			columns := []string{"Status", "Reason", "Route", "LaneId"}
+			before := w.columns(id, columns...)
+			got := w.refused(1, "message "+owner+" (RECEIVED) has the identity", "reroute", id, "--config", file(t, configOf(byEvent)), "--reason", "x")
+			if !strings.Contains(got.stderr, test.want) {
+				t.Errorf("it says %q, want %q", got.stderr, test.want)
+			}
+			if diff := cmp.Diff(before, w.columns(id, columns...)); diff != "" {
+				t.Errorf("a refusal changed the message:\n%s", diff)
+			}
+		})
+	}
+}
+
+// Two copies were parked before there was a route: one of them runs.
+func TestARerouteOfTwoCopiesOfAnEventRunsOne(t *testing.T) {
+	w := newWorld(t)
+	first := w.receive(configOf(nothingMatches), eventPush("m-1", `{"key":"WO-1"}`))
+	second := w.receive(configOf(nothingMatches), eventPush("m-2", `{"key":"WO-1"}`))
+	w.refused(1, "this one is a repetition", "reroute", first, second, "--config", file(t, configOf(byEvent)), "--reason", "x")
+	if open, parked := w.count("SELECT COUNT(*) FROM Messages WHERE Status = 'RECEIVED'"), w.count("SELECT COUNT(*) FROM Messages WHERE Status = 'PARKED'"); open != 1 || parked != 1 {
+		t.Errorf("%d are open, %d parked", open, parked)
+	}
+}
+
+func TestARerouteLeavesAnIdentityAlone(t *testing.T) {
+	w := newWorld(t)
+	cfg := file(t, configOf(byEvent))
+	same := func(id string) {
+		t.Helper()
+		w.ok("reroute", id, "--config", cfg, "--reason", "x")
+		if status := w.text("Messages", id, "Status"); status != "RECEIVED" {
+			t.Errorf("it is %s", status)
+		}
+	}
+	// A conflict is known for one, and its row is that of its content.
+	w.receive(configOf(byEvent), eventPush("m-1", `{"key":"WO-1"}`))
+	w.delivers(configOf(byEvent), eventPush("m-2", `{"key":"WO-2"}`))
+	same(idsOf(w.listed("--status", "PARKED"))[0])
+	// A dead letter is known by nothing that holds its own id.
+	letter := w.insert(row{body: []byte(`{"key":"WO-3"}`), arrival: func(m *inbox.Message) {
+		m.Status, m.Reason, m.FromDeadLetter = inbox.Parked, inbox.DeadLettered, true
+	}})
+	w.ok("reroute", letter, "--config", file(t, configOf(strings.Replace(byEvent, "attributes.eventId", "message.id", 1))), "--reason", "x")
+	if got := w.text("Messages", letter, "Status"); got != "RECEIVED" {
+		t.Errorf("the dead letter is %s", got)
+	}
+	// What an engine may have already, it knows by the id that was sent.
+	unknown := w.receive(configOf(`{name: r, key: payload.key, engine: e, message: M}`), push("m-4", `,"attributes":{"eventId":"E-4"}`, `{"key":"WO-4"}`))
+	w.update("Messages", map[string]any{"InboxId": unknown, "Status": "PARKED", "Reason": "POISONED", "OutcomeUnknown": true, "Attempts": 5})
+	w.refused(1, "the outcome of its last attempt is unknown", "reroute", unknown, "--config", cfg, "--reason", "x")
+}

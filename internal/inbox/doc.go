@@ -10,7 +10,8 @@
 //
 //   - A message has at most one row that runs for a consumer, however often it is delivered: the row's id is a hash of what
 //     identifies the message (ID), and a push finds the row that it owns (TransportKey) even when the configuration has
-//     changed meanwhile. A republished one has the same row where its route names what identifies it.
+//     changed meanwhile. A republished one has the same row where its route names what identifies it, also where that
+//     route came later: a rerouted message takes the identity that its new route names, and a taken one is refused.
 //   - The messages of a lane are called one after another, in the order of their positions, each after the one before it
 //     has its result. Lanes run in parallel.
 //   - An attempt is recorded, under a lease, before its engine is called.

@@ -36,6 +36,20 @@ func ConflictID(consumer, scope, key, contentSHA256 string) string {
 	return digest(string(ConflictIdentity), consumer, scope, key, contentSHA256)
 }
 
+// Identify gives m the identity that a dedupe key names, in its subscription or in its whole consumer. A row that keeps what
+// contradicts that very identity has its own (ConflictID), and keeps it. Place comes after: a lane of its own is named by
+// the id.
+func (m *Message) Identify(dedupeKey string, consumerScope bool) {
+	scope := m.Subscription
+	if consumerScope {
+		scope = m.Consumer
+	}
+	if m.ID == ConflictID(m.Consumer, scope, dedupeKey, m.ContentSHA256) {
+		return
+	}
+	m.ID, m.Scope, m.DedupeKey = ID(BusinessIdentity, m.Consumer, scope, dedupeKey), scope, dedupeKey
+}
+
 // TransportKey identifies a push whatever identity its row has: a push that owns a row finds it again.
 func TransportKey(consumer, subscription, messageID string) string {
 	return digest("transport-key", consumer, subscription, messageID)

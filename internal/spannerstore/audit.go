@@ -25,7 +25,7 @@ func auditState(m *inbox.Message) spanner.NullJSON {
 		return spanner.NullJSON{}
 	}
 	state := map[string]any{
-		"status": m.Status, "reason": m.Reason, "attempts": m.Attempts, "technicalFailures": m.TechnicalFailures,
+		"inboxId": m.ID, "status": m.Status, "reason": m.Reason, "attempts": m.Attempts, "technicalFailures": m.TechnicalFailures,
 		"lostWorkers": m.LostWorkers, "outcomeUnknown": m.OutcomeUnknown, "patienceUsed": m.PatienceUsed.String(),
 		"lastErrorCode": m.LastErrorCode, "lastErrorMessage": m.LastErrorMessage, "route": m.Route, "laneId": m.LaneID,
 		"type": m.Type, "sequence": m.Sequence,
@@ -34,4 +34,11 @@ func auditState(m *inbox.Message) spanner.NullJSON {
 		state["payloadLocation"] = m.PayloadLocation
 	}
 	return spanner.NullJSON{Valid: true, Value: state}
+}
+
+// textOf returns a member of an audited state that is a text; "": there is none.
+func textOf(state spanner.NullJSON, member string) string {
+	members, _ := state.Value.(map[string]any)
+	text, _ := members[member].(string)
+	return text
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"fmt"
 	"strings"
+	"time"
 
 	"cloud.google.com/go/spanner"
 	"cloud.google.com/go/spanner/apiv1/spannerpb"
@@ -35,23 +36,28 @@ func (s *Store) Insert(ctx context.Context, a *inbox.Arrival) error {
 func insertMutations(a *inbox.Arrival) []*spanner.Mutation {
 	m := &a.Message
 	mutations := []*spanner.Mutation{
-		spanner.Insert("Messages", insertColumns, []any{
-			m.ID, m.Consumer, m.Scope, m.DedupeKey, nullString(m.TransportKey), nullString(m.Subscription),
-			nullString(m.MessageID), nullString(m.OrderingKey), nullTime(m.PublishedAt),
-			spanner.CommitTimestamp, nullString(m.Type), nullString(m.Version), nullString(m.Route), nullString(m.TenantID),
-			nullString(m.AggregateType), nullString(m.CorrelationID), nullString(m.CausationID), nullString(m.TraceParent),
-			m.LaneID, nullString(m.Key), m.Sequence, m.OrderedAt, string(m.Status), nullString(string(m.Reason)), m.Blocks,
-			nullString(m.LastErrorMessage), nullJSON(m.Attributes), m.ContentSHA256, m.PayloadSHA256, m.PayloadBytes,
-			nullString(m.PayloadLocation), nullString(m.ReplayOf), nullString(m.ConflictsWith), nullTime(m.NextAttemptAt),
-			claimURI(m.Claim), nullInt(m.Claim.Generation), nullString(m.Claim.SHA256),
-			spanner.NullInt64{Int64: m.SourceAttempts, Valid: m.FromDeadLetter},
-		}),
+		insertRow(m, spanner.CommitTimestamp),
 		spanner.Insert("Payloads", []string{"InboxId", "Body", "ContentType"}, []any{m.ID, body(a.Body), nullString(a.ContentType)}),
 	}
 	if a.WakesLane() {
 		mutations = append(mutations, wakeLane(m))
 	}
 	return mutations
+}
+
+// insertRow is a new row, with what a receipt knows of it.
+func insertRow(m *inbox.Message, receivedAt time.Time) *spanner.Mutation {
+	return spanner.Insert("Messages", insertColumns, []any{
+		m.ID, m.Consumer, m.Scope, m.DedupeKey, nullString(m.TransportKey), nullString(m.Subscription),
+		nullString(m.MessageID), nullString(m.OrderingKey), nullTime(m.PublishedAt),
+		receivedAt, nullString(m.Type), nullString(m.Version), nullString(m.Route), nullString(m.TenantID),
+		nullString(m.AggregateType), nullString(m.CorrelationID), nullString(m.CausationID), nullString(m.TraceParent),
+		m.LaneID, nullString(m.Key), m.Sequence, m.OrderedAt, string(m.Status), nullString(string(m.Reason)), m.Blocks,
+		nullString(m.LastErrorMessage), nullJSON(m.Attributes), m.ContentSHA256, m.PayloadSHA256, m.PayloadBytes,
+		nullString(m.PayloadLocation), nullString(m.ReplayOf), nullString(m.ConflictsWith), nullTime(m.NextAttemptAt),
+		claimURI(m.Claim), nullInt(m.Claim.Generation), nullString(m.Claim.SHA256),
+		spanner.NullInt64{Int64: m.SourceAttempts, Valid: m.FromDeadLetter},
+	})
 }
 
 // wakeLane makes sure that the lane of m exists, is not on its way out, and is looked at. A wake-up is always safe; the

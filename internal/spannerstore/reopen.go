@@ -94,7 +94,7 @@ func (s *Store) Reopen(ctx context.Context, r Reopening) (Changed, error) {
 			_, moveErr := s.Relocate(ctx, Relocation{ID: r.ID, To: renewed.to, Actor: r.Actor, Action: "reopen-forced", Reason: r.Reason})
 			err = errors.Join(err, moveErr)
 		}
-		return Changed{}, fmt.Errorf("reopen message %s: %w", r.ID, err)
+		return Changed{}, fmt.Errorf("reopen message %s: %w", r.ID, s.moved(ctx, r.ID, err))
 	}
 	return changed, nil
 }

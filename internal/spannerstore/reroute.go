@@ -26,7 +26,8 @@ type Rerouting struct {
 	Keep func(ctx context.Context, to Rerouted) (string, error)
 }
 
-// Rerouted is what a stored message becomes. Its id, consumer, scope, dedupe key and transport key are not written.
+// Rerouted is what a stored message becomes. Its consumer and transport key are not written. With another id it is moved:
+// the row and all that belongs to it go under that id, with its scope and dedupe key.
 type Rerouted struct {
 	Message     inbox.Message
 	Content     bool // attributes, hashes, Body and ContentType replace what is stored
@@ -42,15 +43,17 @@ var placeColumns = []string{
 
 // Reroute gives a parked message, or an open one that nobody holds, the place that a configuration says now: type, key,
 // order, lane, route, and what it refers to. It starts afresh there, and both lanes are woken, in one transaction with the
-// note of who did it and why. The row keeps its id and identity.
+// note of who did it and why. A message that gets another identity is moved under the id of that, where a republished copy
+// finds it; the push that owns it finds it by the transport key, as before. An identity that another message has is refused.
 //
-// Where the content is replaced, the object that kept it before, if there was one, belongs to nobody any more:
-// Changed.Before names it.
+// Where the content is replaced or the message is moved, the object that kept its payload before, if there was one, belongs
+// to nobody any more: Changed.Before names it.
 //
-// Errors: inbox.ErrNotFound; a *RefusedError; one of Load or Keep. After any other, Show tells whether it was done.
+// Errors: inbox.ErrNotFound, a *MovedError too; a *RefusedError; one of Load or Keep. After any other, Show tells whether it was done.
 func (s *Store) Reroute(ctx context.Context, r Rerouting) (Changed, error) {
 	changed, err := s.reroute(ctx, r)
 	if err != nil {
+		err = s.moved(ctx, r.ID, err)
 		return Changed{}, fmt.Errorf("reroute message %s: %w", r.ID, err)
 	}
 	return changed, nil
@@ -64,14 +67,17 @@ func (s *Store) reroute(ctx context.Context, r Rerouting) (Changed, error) {
 	if err != nil {
 		return Changed{}, err
 	}
-	m, body, err := r.read(ctx, before, now)
+	m, payload, err := r.read(ctx, before, now)
+	if err != nil {
+		return Changed{}, err
+	}
+	// What would be refused has no object made for it.
+	_, to, err := planReroute(ctx, before, r, now, m.PayloadSHA256, payload)
 	if err != nil {
 		return Changed{}, err
 	}
 	location := m.PayloadLocation
-	if to, err := r.Route(m, body); err != nil {
-		return Changed{}, &RefusedError{Why: err.Error()}
-	} else if to.Content {
+	if to.Content || to.Message.ID != m.ID && location != "" {
 		location = ""
 		if !r.DryRun && r.Keep != nil {
 			if location, err = r.Keep(ctx, to); err != nil {
@@ -83,13 +89,21 @@ func (s *Store) reroute(ctx context.Context, r Rerouting) (Changed, error) {
 	act := func(ctx context.Context, txn reader, write func([]*spanner.Mutation) error) error {
 		var to Rerouted
 		var err error
-		if changed, to, err = planReroute(ctx, txn, r, now, m.PayloadSHA256, body); err != nil {
+		if changed, to, err = planReroute(ctx, txn, r, now, m.PayloadSHA256, payload); err != nil {
 			return err
 		}
-		if to.Content {
+		moved := changed.After.ID != changed.Before.ID
+		if !r.DryRun && (to.Content || moved) {
 			changed.After.PayloadLocation = location
 		}
-		return write(s.rerouteMutations(r, changed, to))
+		if !moved {
+			return write(s.rerouteMutations(r, changed, to))
+		}
+		mutations, err := s.moveMutations(ctx, txn, r, changed, to)
+		if err != nil {
+			return err
+		}
+		return write(mutations)
 	}
 	if err := s.operate(ctx, "inbox-reroute", r.DryRun, act); err != nil {
 		return Changed{}, err
@@ -98,23 +112,29 @@ func (s *Store) reroute(ctx context.Context, r Rerouting) (Changed, error) {
 }
 
 // read returns the message with its payload, wherever that is kept, unless the action would be refused.
-func (r *Rerouting) read(ctx context.Context, txn reader, now time.Time) (inbox.Message, []byte, error) {
+func (r *Rerouting) read(ctx context.Context, txn reader, now time.Time) (inbox.Message, payload, error) {
 	m, err := reroutable(ctx, txn, r.ID, now)
 	if err != nil {
-		return inbox.Message{}, nil, err
+		return inbox.Message{}, payload{}, err
 	}
-	body, there, err := readBody(ctx, txn, r.ID)
+	stored, there, err := readPayload(ctx, txn, r.ID)
 	switch {
 	case err != nil:
-		return inbox.Message{}, nil, err
+		return inbox.Message{}, payload{}, err
 	case !there:
-		return inbox.Message{}, nil, errPayloadDeleted
+		return inbox.Message{}, payload{}, errPayloadDeleted
 	case m.PayloadLocation != "":
-		if body, err = r.Load(ctx, m); err != nil {
-			return inbox.Message{}, nil, err
+		if stored.body, err = r.Load(ctx, m); err != nil {
+			return inbox.Message{}, payload{}, err
 		}
 	}
-	return m, body, nil
+	return m, stored, nil
+}
+
+// payload is what is kept of a message's data.
+type payload struct {
+	body        []byte
+	contentType string
 }
 
 var errPayloadDeleted = &RefusedError{Why: "its payload has been deleted, so that there is nothing to route"}
@@ -151,7 +171,7 @@ func reroutable(ctx context.Context, txn reader, id string, now time.Time) (inbo
 
 // planReroute decides by what the transaction reads, and by the payload that was read before it; sha256 is what the row said
 // of that.
-func planReroute(ctx context.Context, txn reader, r Rerouting, now time.Time, sha256 string, body []byte) (Changed, Rerouted, error) {
+func planReroute(ctx context.Context, txn reader, r Rerouting, now time.Time, sha256 string, stored payload) (Changed, Rerouted, error) {
 	m, err := reroutable(ctx, txn, r.ID, now)
 	if err != nil {
 		return Changed{}, Rerouted{}, err
@@ -165,12 +185,18 @@ func planReroute(ctx context.Context, txn reader, r Rerouting, now time.Time, sh
 	case m.PayloadSHA256 != sha256:
 		return Changed{}, Rerouted{}, refuse("its payload has been replaced meanwhile; try again")
 	}
-	to, err := r.Route(m, body)
+	to, err := r.Route(m, stored.body)
 	if err != nil {
 		return Changed{}, Rerouted{}, &RefusedError{Why: err.Error()}
 	}
+	if !to.Content {
+		to.Body, to.ContentType = stored.body, stored.contentType
+	}
 	changed := Changed{Before: m, After: to.Message}
 	inbox.StartAfresh(&changed.After)
+	if err := mayMove(ctx, txn, &changed); err != nil {
+		return Changed{}, Rerouted{}, err
+	}
 	if changed.After.LaneID != m.LaneID {
 		changed.After.Late = false // it was so in the lane that it leaves
 	}
@@ -192,33 +218,45 @@ func (s *Store) rerouteMutations(r Rerouting, c Changed, to Rerouted) []*spanner
 			LaneID: m.LaneID, Before: &c.Before, After: m}),
 	}
 	if to.Content {
-		inline := to.Body
-		if m.PayloadLocation != "" {
-			inline = nil
-		}
 		mutations = append(mutations, spanner.Update("Messages",
 			[]string{"InboxId", "Attributes", "ContentSha256", "PayloadSha256", "PayloadBytes", "PayloadLocation"},
 			[]any{m.ID, nullJSON(m.Attributes), m.ContentSHA256, m.PayloadSHA256, m.PayloadBytes, nullString(m.PayloadLocation)}))
 		mutations = append(mutations, spanner.Update("Payloads", []string{"InboxId", "Body", "ContentType", "PurgeAt"},
-			[]any{m.ID, body(inline), nullString(to.ContentType), spanner.NullTime{}}))
+			[]any{m.ID, body(to.inline(m)), nullString(to.ContentType), spanner.NullTime{}}))
 	} else {
 		mutations = append(mutations, keepPayload(m.ID))
 	}
-	// The lane that it leaves may have waited for it, or be empty now: the next claim finds out.
-	if old := c.Before; old.LaneID != m.LaneID && (old.Status.Open() || old.Blocks) {
-		mutations = append(mutations, wakeLane(&old))
-	}
-	return mutations
+	return append(mutations, wakeOldLane(c)...)
 }
 
-func readBody(ctx context.Context, txn reader, id string) (body []byte, there bool, err error) {
-	rows := txn.ReadWithOptions(ctx, "Payloads", keySet([]string{id}), []string{"Body"}, nil)
+// inline is what the payload's row holds: nothing where an object keeps it.
+func (to *Rerouted) inline(m *inbox.Message) []byte {
+	if m.PayloadLocation != "" {
+		return nil
+	}
+	return to.Body
+}
+
+// wakeOldLane wakes the lane that a message leaves: it may have waited for the message, or be empty now. The next claim
+// finds out.
+func wakeOldLane(c Changed) []*spanner.Mutation {
+	if old := c.Before; old.LaneID != c.After.LaneID && (old.Status.Open() || old.Blocks) {
+		return []*spanner.Mutation{wakeLane(&old)}
+	}
+	return nil
+}
+
+func readPayload(ctx context.Context, txn reader, id string) (stored payload, there bool, err error) {
+	rows := txn.ReadWithOptions(ctx, "Payloads", keySet([]string{id}), []string{"Body", "ContentType"}, nil)
 	err = rows.Do(func(row *spanner.Row) error {
 		there = true
-		return row.Columns(&body)
+		var contentType spanner.NullString
+		err := row.Columns(&stored.body, &contentType)
+		stored.contentType = contentType.StringVal
+		return err
 	})
 	if err != nil {
-		return nil, false, fmt.Errorf("read the payload: %w", err)
+		return payload{}, false, fmt.Errorf("read the payload: %w", err)
 	}
-	return body, there, nil
+	return stored, there, nil
 }

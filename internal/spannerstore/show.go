@@ -64,13 +64,14 @@ type AuditEntry struct {
 	Before, After         spanner.NullJSON
 }
 
-// Show reads one message and all that belongs to it, but not what its payload says. inbox.ErrNotFound: no such message.
+// Show reads one message and all that belongs to it, but not what its payload says. inbox.ErrNotFound: no such message;
+// a *MovedError says which id it has now.
 func (s *Store) Show(ctx context.Context, id string) (Shown, error) {
 	txn := s.client.ReadOnlyTransaction()
 	defer txn.Close()
 	shown, err := show(ctx, txn, id)
 	if err != nil {
-		return Shown{}, fmt.Errorf("show message %s: %w", id, err)
+		return Shown{}, fmt.Errorf("show message %s: %w", id, s.moved(ctx, id, err))
 	}
 	return shown, nil
 }
@@ -176,9 +177,34 @@ func (shown *Shown) readLane(ctx context.Context, txn *spanner.ReadOnlyTransacti
 	return err
 }
 
+// readAudit reads what operators have done to the message, also under the ids that it had before it was rerouted.
 func (shown *Shown) readAudit(ctx context.Context, txn reader) error {
+	for id, seen := shown.ID, map[string]bool{}; id != "" && !seen[id]; {
+		seen[id] = true
+		entries, err := readAudit(ctx, txn, id)
+		if err != nil {
+			return err
+		}
+		before := ""
+		for _, e := range entries {
+			if after := textOf(e.After, "inboxId"); after != "" && after != id {
+				continue // it stands under that id, too
+			}
+			if was := textOf(e.Before, "inboxId"); was != id && was != "" {
+				before = was
+			}
+			shown.Audit = append(shown.Audit, e)
+		}
+		id = before
+	}
+	sortByTime(shown.Audit, func(a AuditEntry) time.Time { return a.OccurredAt })
+	return nil
+}
+
+// readAudit reads the entries of an id, in no order.
+func readAudit(ctx context.Context, txn reader, id string) ([]AuditEntry, error) {
 	var ids []string
-	rows := txn.ReadWithOptions(ctx, "Audit", spanner.Key{shown.ID}.AsPrefix(), []string{"AuditId"}, &spanner.ReadOptions{Index: "AuditByMessage"})
+	rows := txn.ReadWithOptions(ctx, "Audit", spanner.Key{id}.AsPrefix(), []string{"AuditId"}, &spanner.ReadOptions{Index: "AuditByMessage"})
 	err := rows.Do(func(row *spanner.Row) error {
 		var id string
 		err := row.Columns(&id)
@@ -186,11 +212,12 @@ func (shown *Shown) readAudit(ctx context.Context, txn reader) error {
 		return err
 	})
 	if err != nil {
-		return fmt.Errorf("read the audit's index: %w", err)
+		return nil, fmt.Errorf("read the audit's index: %w", err)
 	}
 	if len(ids) == 0 {
-		return nil
+		return nil, nil
 	}
+	var entries []AuditEntry
 	rows = txn.ReadWithOptions(ctx, "Audit", keySet(ids), []string{"OccurredAt", "Actor", "Action", "Reason", "Before", "After"}, nil)
 	err = rows.Do(func(row *spanner.Row) error {
 		var a AuditEntry
@@ -199,14 +226,13 @@ func (shown *Shown) readAudit(ctx context.Context, txn reader) error {
 			return err
 		}
 		a.Reason = reason.StringVal
-		shown.Audit = append(shown.Audit, a)
+		entries = append(entries, a)
 		return nil
 	})
 	if err != nil {
-		return fmt.Errorf("read the audit: %w", err)
+		return nil, fmt.Errorf("read the audit: %w", err)
 	}
-	sortByTime(shown.Audit, func(a AuditEntry) time.Time { return a.OccurredAt })
-	return nil
+	return entries, nil
 }
 
 func sortByTime[T any](entries []T, at func(T) time.Time) {
