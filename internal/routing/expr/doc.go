@@ -17,7 +17,8 @@
 //
 // Sums, differences, products and remainders are exact; one of more than 100 digits is out of range. A quotient of two
 // integers has no fraction, unless the static type of the division is double; any other has one, and is exact if it ends
-// within 34 digits. One that does not is the nearest double, and no key and no sequence.
+// within 34 digits. One that does not is the nearest double; what is computed of it is too, and neither is a key or a
+// sequence.
 //
 // Objects and lists selected whole go out with the very bytes they came in with. Of duplicate keys in an object the last
 // wins.

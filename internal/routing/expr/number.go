@@ -139,6 +139,9 @@ func calculate(function string, l, r ref.Val, fraction bool) ref.Val {
 	if !okA || !okB { // texts, lists and times; an infinity or NaN, which only doubles can be
 		return native(function, double(l), double(r))
 	}
+	if (rounded(l) || rounded(r)) && function != operators.Modulo {
+		return approximate(function, l, r)
+	}
 	_, doubleL := l.(types.Double)
 	_, doubleR := r.(types.Double)
 	var d decimal
@@ -157,12 +160,12 @@ func calculate(function string, l, r ref.Val, fraction bool) ref.Val {
 			return native(function, l, r) // an infinity, or NaN
 		case b.sign() == 0:
 			return types.WrapErr(errZero)
-		case a.integral() && b.integral() && !inexact && !fraction && !doubleL && !doubleR:
+		case a.integral() && b.integral() && !fraction && !doubleL && !doubleR:
 			d, ok = a.quotient(b)
 		default:
 			var exact bool
 			d, exact, ok = a.divided(b)
-			inexact = inexact || !exact
+			inexact = !exact
 		}
 	case operators.Modulo:
 		if b.sign() == 0 {
@@ -174,6 +177,20 @@ func calculate(function string, l, r ref.Val, fraction bool) ref.Val {
 		return types.WrapErr(errRange)
 	}
 	return number{d.canonical(), inexact}.value()
+}
+
+// approximate calculates with doubles, where an operand is one already: a third times three is one, and no digits come up
+// that nobody has put in.
+func approximate(function string, l, r ref.Val) ref.Val {
+	a, b := l.ConvertToType(types.DoubleType), r.ConvertToType(types.DoubleType)
+	if b == types.Double(0) && function == operators.Divide {
+		return types.WrapErr(errZero)
+	}
+	f, ok := native(function, a, b).(types.Double)
+	if !ok || !finite(float64(f)) {
+		return types.WrapErr(errRange)
+	}
+	return number{floatDecimal(float64(f)).canonical(), true}
 }
 
 // double is v as CEL's arithmetic knows it.

@@ -215,6 +215,8 @@ func TestWhatHasNoValueSaysWhyWithoutTheValue(t *testing.T) {
 		{`payload.int % 0`, variable, false, "it divides by zero"},
 		{`payload.price / payload.nil`, variable, false, "a value has another type than the expression needs"},
 		{`payload.int / 7.0`, key, false, "it is a quotient that has no end, and so is rounded"},
+		{`payload.int / 7.0 * 7.0`, key, false, "it is a quotient that has no end, and so is rounded"},
+		{`payload.int / 7.0 / payload.minus`, variable, false, "it divides by zero"},
 		{`payload.int / 7.0`, sequence, false, "it is not an integer"},
 		{`payload.text - payload.int`, variable, false, "a value has another type than the expression needs"},
 		{`payload.order + 1`, variable, false, "a value has another type than the expression needs"},
