@@ -6,7 +6,7 @@
 // message, Idempotency-Key (else ce-id) the delivery. The answers are those of httpengine's package documentation: 200
 // with the instance's id when exactly one instance advanced, otherwise a problem document (RFC 9457) that says whether
 // nobody waits yet (404), more than one does (409), the process is past that point (410), the instance went away
-// meanwhile (412), or the delivery is not what it was the first time (422).
+// meanwhile (412), the delivery is not what it was the first time (422), or less is wanted for now (429, 503).
 //
 // # Guarantees
 //

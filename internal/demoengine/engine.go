@@ -16,9 +16,9 @@ type Outage int
 const (
 	// Healthy: deliveries are handled.
 	Healthy Outage = iota
-	// Unavailable: each request gets 503 and Options.RetryAfter, without effect.
+	// Unavailable: each request gets 503 and Options.RetryAfter, without effect, and says so.
 	Unavailable
-	// Throttling: each request gets 429 and Options.RetryAfter, without effect.
+	// Throttling: each request gets 429 and Options.RetryAfter, without effect, and says so.
 	Throttling
 	// Locked: each request gets 401, without effect.
 	Locked

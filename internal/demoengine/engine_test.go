@@ -64,8 +64,8 @@ func TestEachSituationHasItsAnswer(t *testing.T) {
 		{"two waited, and one is gone", func(e *Engine) { e.StartTwice("k", "M"); e.RemoveOne("k") }, 200, ""},
 		{"an old one is through and a new one waits", func(e *Engine) { e.Start("k", "M"); e.Finish("k"); e.Start("k", "M") }, 200, ""},
 		{"it goes away in the middle", func(e *Engine) { e.Start("k", "M"); e.VanishOnDelivery("k") }, 412, "vanished"},
-		{"it is closed", func(e *Engine) { e.Start("k", "M"); e.SetOutage(Unavailable) }, 503, ""},
-		{"it is busy", func(e *Engine) { e.Start("k", "M"); e.SetOutage(Throttling) }, 429, ""},
+		{"it is closed", func(e *Engine) { e.Start("k", "M"); e.SetOutage(Unavailable) }, 503, "throttled"},
+		{"it is busy", func(e *Engine) { e.Start("k", "M"); e.SetOutage(Throttling) }, 429, "throttled"},
 		{"it is locked", func(e *Engine) { e.Start("k", "M"); e.SetOutage(Locked) }, 401, ""},
 		{"it is closed, and open again", func(e *Engine) { e.Start("k", "M"); e.SetOutage(Unavailable); e.SetOutage(Healthy) }, 200, ""},
 	}

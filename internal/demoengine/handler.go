@@ -46,7 +46,7 @@ func (e *Engine) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBodyBytes))
 	if err != nil {
-		write(w, refusal(http.StatusRequestEntityTooLarge, "", "The body is too large, or broke off."))
+		write(w, refusal(http.StatusRequestEntityTooLarge, "rejected", "The body is too large, or broke off."))
 		return
 	}
 	d := e.arrive(r.Header, body)
@@ -59,9 +59,9 @@ func (e *Engine) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	switch outage {
 	case Unavailable:
-		e.answer(w, d, answer{status: http.StatusServiceUnavailable, wait: e.options.RetryAfter})
+		e.answer(w, d, e.less(http.StatusServiceUnavailable))
 	case Throttling:
-		e.answer(w, d, answer{status: http.StatusTooManyRequests, wait: e.options.RetryAfter})
+		e.answer(w, d, e.less(http.StatusTooManyRequests))
 	case Locked:
 		e.answer(w, d, answer{status: http.StatusUnauthorized})
 	case Echoing:
@@ -77,6 +77,13 @@ func (e *Engine) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	default:
 		e.answer(w, d, e.handle(d))
 	}
+}
+
+// less asks for less, and says that nothing has happened.
+func (e *Engine) less(status int) answer {
+	a := refusal(status, "throttled", "Nothing was done: later, please.")
+	a.wait = e.options.RetryAfter
+	return a
 }
 
 // arrive writes a request down before anything else happens to it.

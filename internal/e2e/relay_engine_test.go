@@ -202,6 +202,13 @@ func (e *webEngine) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		panic(http.ErrAbortHandler) // nobody is there to answer
 	}
 	e.end(call)
+	if problem := map[int]string{http.StatusNotFound: "not-waiting", http.StatusUnprocessableEntity: "rejected"}[status]; problem != "" {
+		// A status is not believed alone.
+		w.Header().Set("Content-Type", "application/problem+json")
+		w.WriteHeader(status)
+		_, _ = io.WriteString(w, `{"type":"urn:pubsub-inbox:problem:`+problem+`"}`)
+		return
+	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
 }

@@ -32,7 +32,7 @@ type observedWorld struct {
 
 const observedConfig = `consumer: orders
 engines:
-  engine: {kind: http, url: "%[1]s/engine", timeout: 1m, idempotent: true, statuses: {"202": handed_over, "410": drop, "409": ambiguous}}
+  engine: {kind: http, url: "%[1]s/engine", timeout: 1m, idempotent: true, statuses: {"202": handed_over, "404": not_waiting, "410": drop, "409": ambiguous}}
   billing: {kind: http, url: "%[1]s/billing", timeout: 1m, idempotent: true}
 routes:
   - {name: invoices, match: attributes.type == "Invoice", type: attributes.type, key: attributes.key, engine: billing, message: Paid, retry: {min: 10ms, max: 20ms}}

@@ -86,7 +86,7 @@ type Result struct {
 	Code       string        // short and stable, such as "HTTP 409"
 	Detail     string        // one sentence for a person
 	Reference  string        // what advanced, such as an instance id; or what was found ambiguous
-	RetryAfter time.Duration // Throttled and RetryAfter; zero: not said
+	RetryAfter time.Duration // Throttled, RetryAfter, Technical and Unknown; zero: not said
 	// NotAsked: the adapter has found this by itself, and no request of the call got as far as the engine, or was meant to.
 	// Whatever the verdict, it says nothing about the engine. A connection or a token that cannot be had is no such finding:
 	// there the way to the engine fails, for every message.

@@ -87,7 +87,7 @@ func (a attempt) settle(res engine.Result, rng *rand.Rand) inbox.Result {
 	case engine.Unknown:
 		r.Technical = true
 		m.OutcomeUnknown = true
-		wait := backoff(m.TechnicalFailures + 1)
+		wait := max(backoff(m.TechnicalFailures+1), a.atMost(res.RetryAfter))
 		if probeAt := a.started.Add(2 * a.timeout).Sub(a.now); probeAt > wait {
 			wait = probeAt
 		}

@@ -56,8 +56,8 @@ func unwritable() engine.Result {
 }
 
 // refused classifies an answer that is no success, of a request that would have had an effect. The look-up before it
-// succeeded with the same credentials: a 403 is not about us. And it is Unknown what a 503 comes after: whoever says it
-// may have lost the engine's answer.
+// succeeded with the same credentials: a 403 is not about us. And it is Unknown what a 503 or a 429 comes after: whoever
+// says it may have lost the engine's answer.
 func (e *Engine) refused(ctx context.Context, d engine.Delivery, a httpcall.Answer) engine.Result {
 	res := engine.Result{Code: code(a)}
 	i, ours := errorInfo(a)
@@ -70,10 +70,7 @@ func (e *Engine) refused(ctx context.Context, d engine.Delivery, a httpcall.Answ
 	switch {
 	case a.Status == http.StatusUnauthorized, a.Status == http.StatusProxyAuthRequired:
 		return say(engine.Unauthorised, refusesUs)
-	case a.Status == http.StatusTooManyRequests:
-		res.RetryAfter = wait
-		return say(engine.Throttled, "The engine asks for less.")
-	case a.Status == http.StatusServiceUnavailable:
+	case a.AsksForLess():
 		res.RetryAfter = wait
 		return say(engine.Unknown, brokeOff)
 	case a.Status == http.StatusRequestEntityTooLarge:

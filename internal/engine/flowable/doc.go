@@ -19,15 +19,15 @@
 //	400 of Flowable about the request itself       Rejected
 //	any other error of Flowable                    what the look-up says, see below
 //	401 407; to a look-up also 403                 Unauthorised
-//	429                                            Throttled
+//	to a look-up 429, 503                          Throttled
 //	404, 405 not of Flowable; "No endpoint"        Technical: the base URL is wrong
-//	408, 502, 503, 504, 5xx not Flowable's         Unknown
+//	408, 429, 502, 503, 504, 5xx not Flowable's    Unknown
 //	anything else                                  Technical, or Unknown where it may have been handled
 //	a key, variable or payload that Flowable       Rejected, before anything is asked: it says nothing about the engine
 //	could not have
 //
 // A 403 to a delivery comes after a look-up that succeeded with the same credentials: it is a step's or a firewall's, and not
-// about us. A 503 may stand for an answer that was lost, whatever wait it asks for.
+// about us. A 503 or a 429 may stand for an answer that was lost, whatever wait it asks for.
 //
 // Flowable answers most failures with 500, and a bean setting (sendFullErrorException) replaces their texts by an error
 // id. Classes and statuses do not help either: a step behind the event can fail with not-found, and a failure can come

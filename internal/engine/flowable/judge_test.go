@@ -131,7 +131,7 @@ func TestWhatIsNotFlowables(t *testing.T) {
 		{"a gateway that gave up", 504, "text/html", "<html>Timeout</html>", nil, engine.Unknown, "HTTP 504"},
 		{"a gateway without a reason", 503, "text/plain", "upstream connect error or disconnect/reset before headers", nil, engine.Unknown, "HTTP 503"},
 		{"a gateway that lost the engine's answer, and says when to come back", 503, "text/plain", "", map[string]string{"Retry-After": "30"}, engine.Unknown, "HTTP 503"},
-		{"too many requests", 429, "text/plain", "", nil, engine.Throttled, "HTTP 429"},
+		{"too many requests, says a gateway, perhaps of an answer it has lost", 429, "text/plain", "", nil, engine.Unknown, "HTTP 429"},
 		{"a page that says 500", 500, "text/html", "<html>HTTP Status 500</html>", nil, engine.Unknown, "HTTP 500"},
 		{"spring's own 500", 500, "application/json", strings.Replace(spring, "404", "500", 1), nil, engine.Unknown, "HTTP 500"},
 		{"spring's own 404", 404, "application/json", spring, nil, engine.Technical, "BASE_PATH"},

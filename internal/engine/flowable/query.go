@@ -132,7 +132,7 @@ func (e *Engine) look(ctx context.Context, method, path string, body []byte) (ht
 	switch {
 	case a.Status == http.StatusUnauthorized, a.Status == http.StatusForbidden, a.Status == http.StatusProxyAuthRequired:
 		res.Verdict, res.Detail = engine.Unauthorised, refusesUs
-	case a.Status == http.StatusTooManyRequests, a.Status == http.StatusServiceUnavailable:
+	case a.AsksForLess():
 		res.Verdict, res.Detail = engine.Throttled, "The engine asks for less."
 		res.RetryAfter, _ = a.RetryAfter(e.now())
 	case a.Status == http.StatusNotFound && !ours, strings.HasPrefix(info.Exception, noEndpoint):

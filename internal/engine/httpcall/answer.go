@@ -60,6 +60,13 @@ func (a *Answer) JSON() bool {
 	return a.Media == "application/json" || strings.HasPrefix(a.Media, "application/") && strings.HasSuffix(a.Media, "+json")
 }
 
+// AsksForLess reports whether the status asks for less. Of a request that can have an effect it proves nothing: a gateway
+// answers so where it has lost the answer of an engine that has acted, and with a Retry-After of its own. An adapter that
+// has no better evidence, and no engine that takes a repetition for one, calls it Unknown.
+func (a *Answer) AsksForLess() bool {
+	return a.Status == http.StatusTooManyRequests || a.Status == http.StatusServiceUnavailable
+}
+
 // MaxRetryAfter bounds what an engine can ask for; the relay has a bound of its own, which is lower.
 const MaxRetryAfter = 24 * time.Hour
 

@@ -18,7 +18,7 @@ func (e *Engine) classify(a answer, d engine.Delivery) engine.Result {
 		r.Detail = text
 	}
 	switch r.Verdict {
-	case engine.Technical, engine.Throttled, engine.RetryAfter:
+	case engine.Technical, engine.Throttled, engine.RetryAfter, engine.Unknown:
 		r.RetryAfter = a.retryAfter(p, e.deps.Now())
 	}
 	return r
@@ -31,20 +31,32 @@ func (e *Engine) verdict(a answer, p problem) (engine.Verdict, string) {
 			return v, "The engine answered with the problem " + string(v) + "."
 		}
 	}
+	v, configured := engine.Verdict(""), false
 	if a.Status >= 200 && a.Status <= 599 {
-		if v, ok := e.config.verdictFor(a.Status); ok {
-			return v, "The configuration maps this status to " + string(v) + "."
-		}
+		v, configured = e.config.verdictFor(a.Status)
 	}
-	// The evidence that would tell "nobody waits" from "several wait" was under way and is lost.
-	if a.Cut && a.Media == "application/problem+json" && parks(a.Status) {
-		return engine.Technical, "The engine refused, and its reason broke off."
+	// The evidence that would tell "nobody waits" from "several wait" was under way and is lost: no status stands for it.
+	if a.lost() && (!configured && speaks(a.Status) || configured && ends(v)) {
+		return engine.Technical, "The engine refused, and its reason cannot be read: it broke off, is too long, or is in an encoding that is not known here."
+	}
+	if configured {
+		return v, "The configuration maps this status to " + string(v) + "."
 	}
 	return e.byStatus(a)
 }
 
-// parks reports whether a status by itself can bring a message to a person.
-func parks(status int) bool {
+// ends reports whether a verdict finishes a message, brings it to a person, or uses up its patience.
+func ends(v engine.Verdict) bool {
+	switch v {
+	case engine.RetryAfter, engine.Technical, engine.Throttled, engine.Unauthorised, engine.Unknown:
+		return false
+	}
+	return true
+}
+
+// speaks reports whether a status is one in which an engine would refuse a message, or say that nobody waits. So do gateways,
+// ingresses, frameworks without a route and servers that expect TLS, in their own name and in every format.
+func speaks(status int) bool {
 	switch status {
 	case http.StatusBadRequest, http.StatusNotFound, http.StatusGone, http.StatusPreconditionFailed,
 		http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType, http.StatusUnprocessableEntity:
@@ -55,11 +67,17 @@ func parks(status int) bool {
 
 // byStatus is the default mapping.
 func (e *Engine) byStatus(a answer) (engine.Verdict, string) {
-	if a.HTML() {
-		switch a.Status {
-		case http.StatusNotFound, http.StatusGone, http.StatusPreconditionFailed:
+	if speaks(a.Status) {
+		if a.HTML() {
 			return engine.Technical, "A web page says so, not an engine: is the URL right, and the engine there?"
 		}
+		return engine.Technical, "This status does not say that it is the engine's own: an engine answers with a problem document, or has the status under statuses in the configuration. Is the URL right, and the engine there?"
+	}
+	if a.AsksForLess() {
+		if !e.config.Idempotent {
+			return engine.Unknown, "The engine, or something in front of it, asks for less; whether the engine has acted before is not said."
+		}
+		return engine.Throttled, "The engine asks for less."
 	}
 	switch a.Status {
 	case http.StatusOK, http.StatusCreated, http.StatusNoContent:
@@ -77,22 +95,12 @@ func (e *Engine) byStatus(a answer) (engine.Verdict, string) {
 		return engine.HandedOver, "The engine has taken the message; that an instance advanced it does not say."
 	case http.StatusFound, http.StatusSeeOther:
 		return e.unsure(), "The engine redirects, perhaps to a login page; redirects are not followed."
-	case http.StatusBadRequest, http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType, http.StatusUnprocessableEntity:
-		return engine.Rejected, "The engine refuses this message."
 	case http.StatusUnauthorized, http.StatusForbidden, http.StatusProxyAuthRequired:
-		return engine.Unauthorised, "The engine refuses us: check the credentials and their rights."
-	case http.StatusNotFound:
-		return engine.NotWaiting, "Nobody waits for this message."
+		return engine.Unauthorised, "The engine refuses us, or something in front of it refuses this message: credentials and their rights, or a firewall's rule."
 	case http.StatusRequestTimeout:
 		return e.unsure(), "The engine gave up reading or handling the request."
 	case http.StatusConflict:
 		return engine.Technical, "A delivery of this message is still being worked on, or collided with another."
-	case http.StatusGone:
-		return engine.AlreadyThrough, "The process is past the point that waits for this message."
-	case http.StatusPreconditionFailed:
-		return engine.Vanished, "The waiting instance went away meanwhile."
-	case http.StatusTooManyRequests, http.StatusServiceUnavailable:
-		return engine.Throttled, "The engine asks for less."
 	case http.StatusNotImplemented, http.StatusHTTPVersionNotSupported, http.StatusNetworkAuthenticationRequired:
 		return engine.Technical, "What answers at the URL cannot take deliveries."
 	}

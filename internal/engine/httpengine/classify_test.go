@@ -31,23 +31,29 @@ func respond(status int, media, body string) http.HandlerFunc {
 }
 
 func TestEachStatusHasItsVerdict(t *testing.T) {
+	less := []int{429, 503}
 	unsure := []int{203, 205, 206, 207, 208, 226, 302, 303, 408, 500, 502, 504, 506, 507, 520, 524, 599}
 	want := map[int]engine.Verdict{
 		200: engine.Correlated, 201: engine.Correlated, 204: engine.Correlated, 202: engine.HandedOver,
 		300: engine.Technical, 301: engine.Technical, 304: engine.Technical, 307: engine.Technical, 308: engine.Technical,
-		400: engine.Rejected, 413: engine.Rejected, 415: engine.Rejected, 422: engine.Rejected,
 		401: engine.Unauthorised, 403: engine.Unauthorised, 407: engine.Unauthorised,
-		404: engine.NotWaiting, 410: engine.AlreadyThrough, 412: engine.Vanished,
+		400: engine.Technical, 404: engine.Technical, 410: engine.Technical, 412: engine.Technical, 413: engine.Technical, 415: engine.Technical,
+		422: engine.Technical,
 		402: engine.Technical, 405: engine.Technical, 406: engine.Technical, 409: engine.Technical, 411: engine.Technical,
 		418: engine.Technical, 423: engine.Technical, 425: engine.Technical, 431: engine.Technical, 451: engine.Technical,
 		501: engine.Technical, 505: engine.Technical, 511: engine.Technical,
-		429: engine.Throttled, 503: engine.Throttled,
 	}
 	for _, idempotent := range []bool{true, false} {
 		for _, status := range unsure {
 			want[status] = engine.Unknown
 			if idempotent {
 				want[status] = engine.Technical
+			}
+		}
+		for _, status := range less {
+			want[status] = engine.Unknown
+			if idempotent {
+				want[status] = engine.Throttled
 			}
 		}
 		for status, verdict := range want {
@@ -102,8 +108,10 @@ func TestEvidenceBeatsTheStatus(t *testing.T) {
 		{"401 with a problem", 401, problemJSON, typed("about:blank"), engine.Unauthorised},
 		{"500 with a problem is still a failure", 500, problemJSON, typed(of + "drop"), engine.Technical},
 		{"200 with a problem is no success", 200, problemJSON, typed(of + "duplicate"), engine.Technical},
-		{"a problem that is no JSON", 400, problemJSON, "{", engine.Rejected},
-		{"a problem that is no object", 400, problemJSON, `["ambiguous"]`, engine.Rejected},
+		{"a problem that is no JSON", 400, problemJSON, "{", engine.Technical},
+		{"a problem that is no object", 400, problemJSON, `["ambiguous"]`, engine.Technical},
+		{"429 for one that says that nothing was done", 429, problemJSON, typed(of + "throttled"), engine.Throttled},
+		{"503 for one that says that nothing was done", 503, problemJSON, typed("throttled"), engine.Throttled},
 		{"a type that is no text", 409, problemJSON, `{"type":{"a":1},"title":7}`, engine.Technical},
 		{"a login page", 200, "text/html", "<html>login</html>", engine.Technical},
 		{"a login page as 202", 202, "text/html; charset=utf-8", "<html>login</html>", engine.Technical},
@@ -111,7 +119,8 @@ func TestEvidenceBeatsTheStatus(t *testing.T) {
 		{"a login page that does not say what it is", 200, "", "<HTML>login</HTML>", engine.Technical},
 		{"a page that is not there", 404, "text/html", "<html>404</html>", engine.Technical},
 		{"a page that is gone", 410, "text/html", "<html>410</html>", engine.Technical},
-		{"a plain 404", 404, "text/plain", "nobody", engine.NotWaiting},
+		{"a plain 404", 404, "text/plain", "nobody", engine.Technical},
+		{"a bare 404", 404, "", "", engine.Technical},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

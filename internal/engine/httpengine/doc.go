@@ -16,26 +16,27 @@
 // Verdict by the first rule that holds:
 //
 //  1. The answer is a 4xx or a 503 with an application/problem+json document (RFC 9457) whose type names a verdict: see Problem.
-//  2. The configuration has a verdict for the status, or for its class: Config.Statuses. It wins over all that follows,
+//  2. The answer is a problem document that cannot be read (cut, too long, in an unknown encoding, no JSON object): what it
+//     would have said is lost. Technical, whatever the status, unless the status could not end the message anyway.
+//  3. The configuration has a verdict for the status, or for its class: Config.Statuses. It wins over all that follows,
 //     the checks of a 2xx included.
-//  3. The table below.
+//  4. The table below.
 //
-// An answer that is a web page, by its media type or its first bytes, is some proxy's, login's or framework's, not an
-// engine's: its 2xx is no success, and its 404, 410 and 412 say nothing about a process.
+// A status that refuses is never believed alone: gateways, ingresses, firewalls and frameworks without a route use the same
+// ones, and answer in HTML, in plain text, in JSON and with a problem document of the type about:blank. So only the engine's
+// own problem document, or its owner's word in Config.Statuses, brings a message to a person. An answer that is a web page,
+// by its media type or its first bytes, is nobody's success either.
 //
 //	200 201 204            Correlated
 //	202                    HandedOver
 //	other 2xx, a page's    unsure: no proof of success, and none of failure; see below
 //	302 303                unsure: a redirect to a login page, or to the result of what was done. Not followed
 //	other 3xx              Technical: the configured URL is not the engine's. Not followed
-//	400 413 415 422        Rejected
 //	401 403 407            Unauthorised
-//	404                    NotWaiting
 //	408                    unsure
 //	409                    Technical: a delivery under this id is still being worked on
-//	410                    AlreadyThrough
-//	412                    Vanished
-//	429 503                Throttled
+//	429 503                Throttled for an engine that is idempotent; else Unknown: gateways say so when they have lost an
+//	                       answer, with a Retry-After of their own. The problem "throttled" proves that nothing was done
 //	other 4xx, 501 505 511 Technical
 //	500 502 504, other 5xx unsure
 //
@@ -44,11 +45,14 @@
 //
 // Without an answer, one fact decides: whether the request's header was handed to the connection as a whole. If not, no
 // server can have seen a request, and the verdict is Technical (or NotStarted, when the caller cancelled). If so, it is
-// Unknown, for every engine: reset, end of stream, timeout, cancellation, an answer that is not HTTP.
+// Unknown, for every engine: reset, end of stream, timeout, cancellation, an answer that is not HTTP. A server that refuses
+// the TLS handshake has seen none either, although in TLS 1.3 it says so after the request was written. An answer that came
+// before the request was whole is an answer.
 //
 // Once the status line and header of a 2xx are there, the answer is definite; a body that breaks off after it changes
-// nothing, because nothing in it is needed. A 4xx whose problem document breaks off has lost the evidence that might
-// have softened it, and is Technical.
+// nothing, because nothing in it is needed.
+//
+// What the package finds without having asked its engine (a variable that is no JSON) is NotAsked.
 //
 // # Guarantees
 //

@@ -18,7 +18,7 @@ const (
 )
 
 // Problem is the verdict that a problem type stands for: ambiguous, already-through, not-waiting, vanished, rejected,
-// retry-later, duplicate and drop.
+// retry-later, throttled, duplicate and drop.
 //
 // A type of somebody else's counts too if the last segment of its path, or the last part of its URN, is exactly such a
 // name: an engine may have a vocabulary of its own. The exception is duplicate. It closes a message, and "the customer is a
@@ -42,6 +42,8 @@ func Problem(problemType string) (engine.Verdict, bool) {
 		return engine.Rejected, true
 	case "retry-later":
 		return engine.RetryAfter, true
+	case "throttled":
+		return engine.Throttled, true
 	case "duplicate":
 		return engine.Duplicate, ours
 	case "drop":
@@ -67,6 +69,15 @@ func (a *answer) problem() (problem, bool) {
 	}
 	text := func(name string) (s string) { _ = json.Unmarshal(members[name], &s); return s }
 	return problem{Type: text("type"), Title: text("title"), Detail: text("detail"), RetryAfter: members["retryAfter"]}, true
+}
+
+// lost reports whether the answer is a problem document that cannot be read.
+func (a *answer) lost() bool {
+	if a.Status < 400 || a.Media != "application/problem+json" {
+		return false
+	}
+	_, readable := a.problem()
+	return a.Unread || !readable
 }
 
 // retryAfter is the wait an answer asks for: its header's, else the problem's retryAfter seconds. Zero: none, or no
