@@ -121,7 +121,7 @@ func TestItBuildsAndServesBothFunctionsElsewhere(t *testing.T) {
 			t.Cleanup(end)
 			// Its own answer to a method that it does not take: from the configured function, without a database.
 			status := 0
-			for deadline := time.Now().Add(time.Minute); status == 0 && time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+			for deadline := time.Now().Add(3 * time.Minute); status == 0 && time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
 				if resp, err := http.Get("http://" + port.Address() + "/"); err == nil {
 					resp.Body.Close()
 					status = resp.StatusCode

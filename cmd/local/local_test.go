@@ -19,7 +19,7 @@ import (
 )
 
 // timeout bounds each wait for another process. A cold build on a busy machine is the longest.
-const timeout = 90 * time.Second
+const timeout = 4 * time.Minute
 
 var program string
 

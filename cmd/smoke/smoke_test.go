@@ -34,10 +34,10 @@ func TestSmoke(t *testing.T) {
 	}))
 	defer engine.Close()
 	lookup := up(t, `consumer: smoke-test
-engines: {e: {kind: http, url: "`+engine.URL+`", timeout: 2s, idempotent: true}}
+engines: {e: {kind: http, url: "`+engine.URL+`", timeout: 1m, idempotent: true}}
 routes:
   - {name: paid, match: attributes.eventType == "Paid", engine: e, message: Paid, retry: {min: 1s, max: 1s}}
-relay: {budget: 10s, poll: 200ms, parallel: 8, batch: 50, lease: 15s}
+relay: {budget: 10s, poll: 200ms, parallel: 8, batch: 50, lease: 5m}
 `)
 	topic, subscription := lookup("topic"), lookup("subscription")
 
@@ -188,7 +188,7 @@ func env(ready func(string) string) func(string) (string, bool) {
 func mustRun(t *testing.T, ready func(string) string, args ...string) string {
 	t.Helper()
 	var out bytes.Buffer
-	if err := run(t.Context(), append(args, "--timeout", "60s"), &out, &out, env(ready)); err != nil {
+	if err := run(t.Context(), append(args, "--timeout", "3m"), &out, &out, env(ready)); err != nil {
 		t.Fatalf("%v\n%s", err, out.String())
 	}
 	return out.String()

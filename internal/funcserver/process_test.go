@@ -22,7 +22,7 @@ import (
 )
 
 // patience is how long a test waits for what should come at once. A test that reaches it has failed.
-const patience = 60 * time.Second
+const patience = 3 * time.Minute
 
 // fixture is the program the buildpack would make of testdata/fixture.
 var fixture = sync.OnceValues(func() (string, error) {

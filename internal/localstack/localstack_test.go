@@ -32,14 +32,14 @@ func TestMain(m *testing.M) {
 
 const configuration = `consumer: test
 engines:
-  engine: {kind: http, url: "ENGINE", timeout: 2s, idempotent: true}
+  engine: {kind: http, url: "ENGINE", timeout: 1m, idempotent: true}
 routes:
   - {name: all, type: attributes.type, key: attributes.key, engine: engine, message: attributes.type, retry: {min: 100ms, max: 1s}}
-relay: {budget: 10s, poll: 100ms, lease: 15s}
+relay: {budget: 10s, poll: 100ms, lease: 5m}
 `
 
 // timeout bounds each wait.
-const timeout = 60 * time.Second
+const timeout = 3 * time.Minute
 
 func TestAPublishedMessageReachesItsEngineAndStopEndsEverything(t *testing.T) {
 	engine, config := startEngine(t)

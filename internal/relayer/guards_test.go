@@ -216,8 +216,8 @@ func TestNothingStartsThatItsLeaseMightNotOutlast(t *testing.T) {
 	}
 	clock, stop := &shifted{}, make(chan struct{})
 	r := w.relayWith(w.store, clock.now, w.engine(func(_ context.Context, d engine.Delivery) engine.Result {
-		// This call ends when the lease has less than twice the timeout (5 s) left.
-		clock.by.Add(int64(w.cfg.Lease - 9*time.Second))
+		// This call ends when the lease has less than twice the timeout (a minute) left.
+		clock.by.Add(int64(w.cfg.Lease - 90*time.Second))
 		defer close(stop) // what is released is to be seen, not claimed again
 		return engine.Result{Verdict: engine.Correlated}
 	}))

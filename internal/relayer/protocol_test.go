@@ -377,7 +377,7 @@ func TestTheBreakerLetsOneProbeThroughAmongAllRelays(t *testing.T) {
 	close(probe.let)
 	<-first
 	w.wakeAll()
-	w.cfg.Budget = 30 * time.Second
+	w.cfg.Budget = time.Minute
 	w.once(w.relay(w.engine(nil)))
 	if n := w.count("SELECT COUNT(*) FROM Messages WHERE Status = 'PROCESSED'", nil); n != 20 {
 		t.Errorf("%d messages are correlated after the probe, want 20", n)

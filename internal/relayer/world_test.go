@@ -55,8 +55,8 @@ func newWorld(t *testing.T) *world {
 	w.client = emulatortest.Client(t, w.db)
 	w.store, w.tap = w.newStore()
 	w.cfg = relayer.Config{
-		Consumer: consumer, Revision: "rev", Budget: 30 * time.Second, Poll: 20 * time.Millisecond, Parallel: 16, Batch: 100,
-		Lease: 30 * time.Second, Retention: 75 * 24 * time.Hour, PayloadRetention: 14 * 24 * time.Hour,
+		Consumer: consumer, Revision: "rev", Budget: 10 * time.Minute, Poll: 20 * time.Millisecond, Parallel: 16, Batch: 100,
+		Lease: 10 * time.Minute, Retention: 75 * 24 * time.Hour, PayloadRetention: 14 * 24 * time.Hour,
 		Routes: map[string]relayer.RoutePolicy{
 			"r": {Engine: "e", Patience: time.Hour, RetryMin: 10 * time.Millisecond, RetryMax: time.Second},
 		},
@@ -108,7 +108,7 @@ type scripted struct {
 func (s *scripted) Properties() engine.Properties {
 	p := s.props
 	if p.Timeout == 0 {
-		p.Timeout = 5 * time.Second
+		p.Timeout = time.Minute
 	}
 	return p
 }

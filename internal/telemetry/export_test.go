@@ -19,7 +19,7 @@ import (
 	"github.com/pubsub-inbox/pubsub-inbox/internal/telemetry/otlptest"
 )
 
-const patience = 60 * time.Second
+const patience = 3 * time.Minute
 
 // testClock moves only when it is told to.
 type testClock struct {

@@ -207,23 +207,24 @@ func TestADefiniteAnswerIsNotUndoneByItsBody(t *testing.T) {
 		name    string
 		script  func(*wire, net.Conn, int) bool
 		verdict engine.Verdict
+		timeout []func(*Config)
 	}{
-		{"a body that breaks off", sayAndClose("HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nhalf"), engine.Correlated},
-		{"a body without an end", endless, engine.Correlated},
-		{"a body that does not come", sayAndStall("HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nhalf"), engine.Correlated},
-		{"chunks that are none", sayAndClose("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n"), engine.Correlated},
-		{"a content encoding that is a lie", sayAndClose("HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 4\r\n\r\nzzzz"), engine.Correlated},
-		{"a problem that breaks off", sayAndClose("HTTP/1.1 400 Bad Request\r\nContent-Type: application/problem+json\r\nContent-Length: 100\r\n\r\n{\"type\":"), engine.Technical},
-		{"a login that breaks off", sayAndClose("HTTP/1.1 401 Unauthorized\r\nContent-Type: application/problem+json\r\nContent-Length: 100\r\n\r\n{"), engine.Unauthorised},
-		{"another protocol", sayAndStall("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n"), engine.Technical},
-		{"a status beyond HTTP", sayAndClose("HTTP/1.1 999 Really\r\nContent-Length: 0\r\n\r\n"), engine.Technical},
+		{"a body that breaks off", sayAndClose("HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nhalf"), engine.Correlated, nil},
+		{"a body without an end", endless, engine.Correlated, nil},
+		{"a body that does not come", sayAndStall("HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nhalf"), engine.Correlated, []func(*Config){shortTimeout}},
+		{"chunks that are none", sayAndClose("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n"), engine.Correlated, nil},
+		{"a content encoding that is a lie", sayAndClose("HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 4\r\n\r\nzzzz"), engine.Correlated, nil},
+		{"a problem that breaks off", sayAndClose("HTTP/1.1 400 Bad Request\r\nContent-Type: application/problem+json\r\nContent-Length: 100\r\n\r\n{\"type\":"), engine.Technical, nil},
+		{"a login that breaks off", sayAndClose("HTTP/1.1 401 Unauthorized\r\nContent-Type: application/problem+json\r\nContent-Length: 100\r\n\r\n{"), engine.Unauthorised, nil},
+		{"another protocol", sayAndStall("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n"), engine.Technical, []func(*Config){shortTimeout}},
+		{"a status beyond HTTP", sayAndClose("HTTP/1.1 999 Really\r\nContent-Length: 0\r\n\r\n"), engine.Technical, nil},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			stalled = make(chan struct{})
 			w := newWire(t, tt.script)
 			t.Cleanup(func() { close(stalled) }) // before the wire's own cleanup, which waits
-			r := newEngine(t, w.url, shortTimeout).Correlate(t.Context(), aDelivery())
+			r := newEngine(t, w.url, tt.timeout...).Correlate(t.Context(), aDelivery())
 			if r.Verdict != tt.verdict {
 				t.Errorf("got %s %s (%s), want %s", r.Verdict, r.Code, r.Detail, tt.verdict)
 			}
