@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -205,26 +203,13 @@ func readAgain(to *spannerstore.Rerouted, stored []byte) error {
 	m := &to.Message
 	m.OrderingKey, m.PublishedAt, m.TraceParent = e.OrderingKey, e.PublishTime, e.TraceParent()
 	if m.FromDeadLetter {
-		withoutDeadLetter(m, e)
+		// As the receipt of a dead letter does; its identity stays.
+		if at := receiver.PublishedFirst(e, m.ReceivedAt); !at.IsZero() {
+			m.PublishedAt = at
+		}
+		e.Attributes = receiver.WithoutSource(e.Attributes)
 	}
 	m.Attributes, m.ContentSHA256 = e.Attributes, inbox.ContentSHA256(e.Data, e.Attributes)
 	m.PayloadSHA256, m.PayloadBytes = inbox.SHA256(e.Data), int64(len(e.Data))
 	return nil
-}
-
-// withoutDeadLetter takes what Pub/Sub has added to a dead letter out of its attributes, and takes its first publish time
-// from there. Its identity stays.
-func withoutDeadLetter(m *inbox.Message, e *pushmsg.Envelope) {
-	const prefix = "CloudPubSubDeadLetterSource"
-	published, err := time.Parse(time.RFC3339Nano, e.Attributes[prefix+"TopicPublishTime"])
-	if err == nil && published.UTC().Year() >= 1 && published.UTC().Year() <= 9999 {
-		m.PublishedAt = published.UTC()
-	}
-	attributes := make(map[string]string, len(e.Attributes))
-	for name, value := range e.Attributes {
-		if !strings.HasPrefix(name, prefix) {
-			attributes[name] = value
-		}
-	}
-	e.Attributes = attributes
 }

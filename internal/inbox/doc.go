@@ -67,7 +67,8 @@
 //	PROCESSING  RETRYING    claim    the lease ran out: LostWorkers grows by one, OutcomeUnknown is set
 //	PROCESSING  PARKED      claim    the same, for the fifth time: POISONED
 //	RECEIVED    PARKED      claim    it was reopened by hand and has no route: its old reason stays; or it is a dead letter whose
-//	                                 wait is over, and its lane holds what may be the same message (Twin)
+//	                                 wait is over, and its lane holds what may be the same message (Twin): not a letter that
+//	                                 waits as well, nor one that was parked as a copy of this one (TwinAmong)
 //	PARKED      RECEIVED    person   reopened, by inboxctl or by one statement; by inboxctl also what is finished, by force;
 //	                                 or rerouted: afresh, in the place that another configuration gives it
 //

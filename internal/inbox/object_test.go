@@ -114,8 +114,8 @@ func TestATwinIsOfTheSameMomentSubscriptionAndContent(t *testing.T) {
 	if !whole.IsTwin(letter(func(m *inbox.Message) { m.ID = "b" })) {
 		t.Error("a time without a fraction does not match the one that it was cut from")
 	}
-	if from, to, ok := whole.TwinWindow(); !ok || !from.Equal(at.Truncate(time.Second)) || to.Sub(from) != time.Second {
-		t.Errorf("window %v to %v, %v", from, to, ok)
+	if first, last, ok := whole.TwinWindow(); !ok || !first.Equal(at.Truncate(time.Second)) || last.Sub(first) != time.Second-1 {
+		t.Errorf("window %v to %v, %v", first, last, ok)
 	}
 	for name, m := range map[string]*inbox.Message{
 		"without a time":       letter(func(m *inbox.Message) { m.PublishedAt = time.Time{} }),
@@ -126,7 +126,74 @@ func TestATwinIsOfTheSameMomentSubscriptionAndContent(t *testing.T) {
 		}
 	}
 	sequenced := letter(func(m *inbox.Message) { m.OrderedAt = inbox.EpochOrder })
-	if from, to, ok := sequenced.TwinWindow(); !ok || !from.Equal(inbox.EpochOrder) || to.Sub(from) != time.Nanosecond {
-		t.Errorf("window %v to %v, %v", from, to, ok)
+	if first, last, ok := sequenced.TwinWindow(); !ok || !first.Equal(inbox.EpochOrder) || !last.Equal(first) {
+		t.Errorf("window %v to %v, %v", first, last, ok)
+	}
+}
+
+func TestTheWindowOfATwinStaysWithinTheYearsThatSpannerKnows(t *testing.T) {
+	lane := inbox.LaneID("c", "", inbox.OrderPublished, "k")
+	end := time.Date(9999, 12, 31, 23, 59, 59, 999_999_999, time.UTC)
+	for _, at := range []time.Time{end, end.Truncate(time.Millisecond), end.Truncate(time.Second), time.Date(1, 1, 1, 0, 0, 0, 1, time.UTC)} {
+		for _, ordered := range []time.Time{at, end} {
+			m := inbox.Message{ID: "a", Consumer: "c", LaneID: lane, PublishedAt: at, OrderedAt: ordered}
+			if first, last, ok := m.TwinWindow(); !ok || first.Year() < 1 || last.Before(first) || last.After(end) {
+				t.Errorf("published %v, ordered at %v: window %v to %v, %v", at, ordered, first, last, ok)
+			}
+		}
+	}
+}
+
+func TestALetterThatWaitsIsSettledByWhatHasRunAndNotByItsOwnCopies(t *testing.T) {
+	at := time.Date(2026, 3, 2, 8, 15, 30, 123_000_000, time.UTC)
+	row := func(id string, change func(m *inbox.Message)) *inbox.Message {
+		m := &inbox.Message{ID: id, Subscription: "s", ContentSHA256: "x", PublishedAt: at, ReceivedAt: at.Add(time.Hour), Status: inbox.Processed, Attempts: 1}
+		if change != nil {
+			change(m)
+		}
+		return m
+	}
+	waits := func(m *inbox.Message) {
+		m.FromDeadLetter, m.Status, m.Attempts, m.NextAttemptAt = true, inbox.Received, 0, at.Add(2*time.Hour)
+	}
+	beside := func(other string) func(m *inbox.Message) {
+		return func(m *inbox.Message) {
+			m.FromDeadLetter, m.Attempts = true, 0
+			m.AsTwin(inbox.Twin{ID: other})
+		}
+	}
+	and := func(changes ...func(m *inbox.Message)) func(m *inbox.Message) {
+		return func(m *inbox.Message) {
+			for _, change := range changes {
+				change(m)
+			}
+		}
+	}
+	for name, tt := range map[string]struct {
+		rows              []*inbox.Message
+		arriving, waiting string
+	}{
+		"nothing":                          {nil, "", ""},
+		"one that has run":                 {[]*inbox.Message{row("a", nil)}, "a", "a"},
+		"one that waits":                   {[]*inbox.Message{row("a", waits)}, "a", ""},
+		"a copy of it":                     {[]*inbox.Message{row("a", beside("m"))}, "a", ""},
+		"a copy of its copy":               {[]*inbox.Message{row("a", beside("b")), row("b", beside("m"))}, "a", ""},
+		"a copy of one that waits":         {[]*inbox.Message{row("a", beside("b")), row("b", waits)}, "b", ""},
+		"a copy of one that has run":       {[]*inbox.Message{row("a", beside("b")), row("b", nil)}, "b", "b"},
+		"a copy of one that is gone":       {[]*inbox.Message{row("a", beside("gone"))}, "a", "a"},
+		"copies of each other":             {[]*inbox.Message{row("a", beside("b")), row("b", beside("a"))}, "a", "a"},
+		"a discarded copy":                 {[]*inbox.Message{row("a", and(beside("m"), func(m *inbox.Message) { m.Status = inbox.Discarded }))}, "a", ""},
+		"a copy that somebody reopened":    {[]*inbox.Message{row("a", and(beside("m"), inbox.StartAfresh))}, "a", "a"},
+		"a copy that was reopened and ran": {[]*inbox.Message{row("a", and(beside("m"), func(m *inbox.Message) { m.Status, m.Attempts = inbox.Processed, 1 }))}, "a", "a"},
+		"a letter parked by its route":     {[]*inbox.Message{row("a", and(beside("m"), func(m *inbox.Message) { m.ConflictsWith = "" }))}, "a", "a"},
+	} {
+		m := row("m", waits)
+		if got := m.TwinAmong(tt.rows); got != tt.waiting {
+			t.Errorf("%s: a letter that waits is parked beside %q, want %q", name, got, tt.waiting)
+		}
+		m.ReceivedAt = time.Time{}
+		if got := m.TwinAmong(tt.rows); got != tt.arriving {
+			t.Errorf("%s: a letter that arrives is parked beside %q, want %q", name, got, tt.arriving)
+		}
 	}
 }

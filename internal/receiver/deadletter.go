@@ -66,16 +66,10 @@ func (r *Receiver) storeDeadLetter(ctx context.Context, a *inbox.Arrival, e *pus
 // deadLetter makes a row of a dead letter, and the envelope that it once came in.
 func (r *Receiver) deadLetter(letter *pushmsg.Envelope, body []byte) (*inbox.Arrival, *pushmsg.Envelope) {
 	e := *letter
-	attributes := make(map[string]string, len(letter.Attributes))
-	for name, value := range letter.Attributes {
-		if !strings.HasPrefix(name, deadLetterPrefix) {
-			attributes[name] = value
-		}
-	}
-	e.Attributes = attributes
+	e.Attributes = WithoutSource(letter.Attributes)
 	source := sourceSubscription(letter.Attributes)
 	if source != "" {
-		e.Subscription, e.PublishTime = source, sourcePublishTime(letter.Attributes)
+		e.Subscription, e.PublishTime = source, PublishedFirst(letter, r.Now())
 	}
 	attempts, err := strconv.ParseInt(letter.Attributes[sourceAttempts], 10, 64)
 	if err != nil || attempts < 0 {
@@ -103,11 +97,11 @@ func (r *Receiver) deadLetter(letter *pushmsg.Envelope, body []byte) (*inbox.Arr
 	// that does not say where it comes from has siblings nowhere.
 	_, _, siblings := m.TwinWindow()
 	if d.Process && source != "" && m.Status == inbox.Received && (business || siblings) {
-		wait := letter.PublishTime
-		if wait.IsZero() {
-			wait = r.Now().UTC()
+		moved, now := letter.PublishTime, r.Now().UTC()
+		if moved.IsZero() || moved.After(now) {
+			moved = now
 		}
-		m.NextAttemptAt = wait.Add(inbox.DeadLetterWait)
+		m.NextAttemptAt = moved.Add(inbox.DeadLetterWait)
 		return a, &e
 	}
 	detail := fmt.Sprintf("refused %d times by its subscription's endpoint, or never answered in time", attempts)
@@ -144,10 +138,32 @@ func sourceSubscription(attributes map[string]string) string {
 	return inbox.Text("projects/"+project+"/subscriptions/"+name, inbox.MaxTransport)
 }
 
-func sourcePublishTime(attributes map[string]string) time.Time {
-	at, err := time.Parse(time.RFC3339Nano, attributes[sourcePublished])
-	if at = at.UTC(); err != nil || at.Year() < 1 || at.Year() > 9999 {
+// PublishedFirst is when the message of a dead letter was published, before it was moved to the dead-letter topic; zero:
+// unknown. The attribute is a text that whoever may publish to that topic can set, so what it says is bounded: a message is
+// published before it is moved (now, where that time is not said), but for the difference of two clocks. A time to come
+// would make every later message of the lane a late one.
+func PublishedFirst(letter *pushmsg.Envelope, now time.Time) time.Time {
+	at, err := time.Parse(time.RFC3339Nano, letter.Attributes[sourcePublished])
+	moved := letter.PublishTime
+	if moved.IsZero() {
+		moved = now
+	}
+	if at = at.UTC(); err != nil || at.Year() < 1 || at.Year() > 9999 || at.After(moved.Add(clockDifference)) {
 		return time.Time{}
 	}
 	return at
+}
+
+// clockDifference is by how much two of Pub/Sub's clocks may differ.
+const clockDifference = time.Minute
+
+// WithoutSource returns attributes without those that Pub/Sub has added to a dead letter.
+func WithoutSource(attributes map[string]string) map[string]string {
+	own := make(map[string]string, len(attributes))
+	for name, value := range attributes {
+		if !strings.HasPrefix(name, deadLetterPrefix) {
+			own[name] = value
+		}
+	}
+	return own
 }

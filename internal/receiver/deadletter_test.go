@@ -274,6 +274,56 @@ func TestALetterThatDoesNotSayWhereItComesFromNeverRunsByItself(t *testing.T) {
 	}
 }
 
+// Whoever may publish to the dead-letter topic writes what a letter says about itself.
+func TestWhatADeadLetterSaysAboutItselfIsBounded(t *testing.T) {
+	moved := time.Date(2026, 3, 2, 9, 40, 0, 0, time.UTC)
+	tests := map[string]struct {
+		published, count string
+		known            bool // the publish time is believed
+		attempts         int64
+	}{
+		"the last moment that Spanner knows": {"9999-12-31T23:59:59.9995Z", "7", false, 7},
+		"beyond it in UTC":                   {"9999-12-31T23:59:59-12:00", "7", false, 7},
+		"a year after it was moved":          {"2027-03-02T09:40:00Z", "7", false, 7},
+		"two minutes after it was moved":     {"2026-03-02T09:42:00Z", "7", false, 7},
+		"just after, by another clock":       {"2026-03-02T09:40:30Z", "7", true, 7},
+		"the first year":                     {"0001-01-01T00:00:00.001Z", "7", true, 7},
+		"before it in UTC":                   {"0001-01-01T00:00:00+14:00", "7", false, 7},
+		"no time":                            {"yesterday", "7", false, 7},
+		"a count beyond 64 bits":             {publishedAt, "9223372036854775808", true, 0},
+		"the greatest count":                 {publishedAt, "9223372036854775807", true, 1<<63 - 1},
+		"a negative count":                   {publishedAt, "-1", true, 0},
+		"no count":                           {publishedAt, "seven", true, 0},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, deadLetterRoutes)
+			letter := deadLetter("d-1", original("1", map[string]string{"order": "4711"}, "{}"))
+			letter.Attributes["CloudPubSubDeadLetterSourceTopicPublishTime"] = tt.published
+			letter.Attributes["CloudPubSubDeadLetterSourceDeliveryCount"] = tt.count
+			w.letters(letter.body(t))
+			r := w.one()
+			if r.PublishedAt.IsZero() == tt.known || r.SourceAttempts.Int64 != tt.attempts || r.OrderedAt.After(moved.Add(time.Minute)) {
+				t.Errorf("published at %v, ordered at %v, after %d deliveries", r.PublishedAt, r.OrderedAt, r.SourceAttempts.Int64)
+			}
+		})
+	}
+}
+
+func TestALetterOfTheLastMomentIsStoredAndDoesNotWaitForIt(t *testing.T) {
+	for _, at := range []string{"9999-12-31T23:59:59.999999999Z", "9999-12-31T23:59:59Z"} {
+		w := newWorld(t, deadLetterRoutes)
+		letter := deadLetter("d-1", original("1", map[string]string{"order": "4711"}, "{}"))
+		letter.Time = at
+		letter.Attributes["CloudPubSubDeadLetterSourceTopicPublishTime"] = at
+		w.letters(letter.body(t))
+		if r := w.one(); r.place() != "RECEIVED" || !r.NextAttempt.Time.Equal(wallClock.Add(inbox.DeadLetterWait)) {
+			t.Errorf("%s: %s, due %v", at, r.place(), r.NextAttempt)
+		}
+		w.deliver(message{ID: "2", Time: at, Attributes: map[string]string{"order": "4712"}}.body(t))
+	}
+}
+
 // A key that holds the message's id is none of the event's own: the letter's id is a new one.
 func TestADedupeKeyOfTheMessageIdRecognisesNoDeadLetter(t *testing.T) {
 	w := newWorld(t, `

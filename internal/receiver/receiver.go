@@ -84,7 +84,7 @@ type Receiver struct {
 	// Buckets are those that a sender may refer to.
 	Buckets []string
 	Log     *slog.Logger
-	Now     func() time.Time // stands in for an unknown publish time, and is read for durations; decides nothing else
+	Now     func() time.Time // stands in for an unknown publish time, bounds what a dead letter says of its times, and is read for durations
 	// Observer may be nil.
 	Observer Observer
 }

@@ -401,6 +401,45 @@ func TestEachDeadLetterOfALaneIsComparedInItsTurn(t *testing.T) {
 	}
 }
 
+// Pub/Sub moves a message at least once: one message can have several letters, and they can arrive side by side.
+func TestOfTheLettersOfOneMessageExactlyOneRuns(t *testing.T) {
+	past := time.Now().Add(-time.Minute)
+	const waits = -1 // or the index of the letter that it was parked beside when it arrived
+	for name, arrived := range map[string][]int{
+		"one after the other":                  {waits, 0},
+		"side by side":                         {waits, waits},
+		"three one after the other":            {waits, 0, 0},
+		"the third beside the second":          {waits, 0, 1},
+		"three side by side":                   {waits, waits, waits},
+		"two side by side, the third after":    {waits, waits, 1},
+		"the first copy stands before its own": {1, waits, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			ids := make([]string, len(arrived))
+			for i := range arrived {
+				ids[i] = strings.Repeat(string(rune('1'+i)), 32)
+			}
+			for i, beside := range arrived {
+				w.insert("k", 1, asLetter(past), func(m *inbox.Message) {
+					m.ID, m.TransportKey, m.DedupeKey = ids[i], ids[i], ids[i]
+					if beside != waits {
+						m.AsTwin(inbox.Twin{ID: ids[beside]})
+					}
+				})
+			}
+			w.once(w.relay(w.engine(always(engine.Correlated))))
+			places := map[string]int{}
+			for _, id := range ids {
+				places[w.status(id)]++
+			}
+			if places["PROCESSED"] != 1 || places["PARKED/DEAD_LETTERED"] != len(ids)-1 || len(w.called()) != 1 {
+				t.Errorf("%v after %d calls", places, len(w.called()))
+			}
+		})
+	}
+}
+
 func TestTooManyToTellIsSaidAlsoInTheClaim(t *testing.T) {
 	w := newWorld(t)
 	epoch := func(m *inbox.Message) {

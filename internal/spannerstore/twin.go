@@ -9,20 +9,20 @@ import (
 	"github.com/pubsub-inbox/pubsub-inbox/internal/inbox"
 )
 
-// Twin looks for a row in m's lane that looks like m, whatever its status, in two reads.
+// Twin looks for the row in m's lane that m is to be parked beside (inbox.TwinAmong), in two reads.
 func (s *Store) Twin(ctx context.Context, m *inbox.Message) (inbox.Twin, error) {
 	return readTwin(ctx, singleReads{s.client}, m)
 }
 
 func readTwin(ctx context.Context, txn reader, m *inbox.Message) (inbox.Twin, error) {
-	from, to, ok := m.TwinWindow()
+	first, last, ok := m.TwinWindow()
 	if !ok {
 		return inbox.Twin{}, nil
 	}
 	var places []spanner.KeySet
 	for _, queue := range []int64{0, 1} {
-		places = append(places, spanner.KeyRange{Kind: spanner.ClosedOpen,
-			Start: spanner.Key{m.LaneID, queue, m.Sequence, from}, End: spanner.Key{m.LaneID, queue, m.Sequence, to}})
+		places = append(places, spanner.KeyRange{Kind: spanner.ClosedClosed,
+			Start: spanner.Key{m.LaneID, queue, m.Sequence, first}, End: spanner.Key{m.LaneID, queue, m.Sequence, last}})
 	}
 	var ids []string
 	rows := txn.ReadWithOptions(ctx, "Messages", spanner.KeySets(places...), []string{"InboxId"},
@@ -42,23 +42,28 @@ func readTwin(ctx context.Context, txn reader, m *inbox.Message) (inbox.Twin, er
 		return inbox.Twin{}, nil
 	}
 	twin := inbox.Twin{Unsure: len(ids) > inbox.MaxTwins}
-	rows = txn.ReadWithOptions(ctx, "Messages", keySet(ids), []string{"InboxId", "Subscription", "PublishedAt", "ContentSha256"},
-		&spanner.ReadOptions{RequestTag: "inbox-twin"})
+	var near []*inbox.Message
+	rows = txn.ReadWithOptions(ctx, "Messages", keySet(ids), []string{"InboxId", "Subscription", "PublishedAt", "ContentSha256", "Status",
+		"Reason", "Attempts", "NextAttemptAt", "ProcessingStartedAt", "ConflictsWith", "SourceAttempts"}, &spanner.ReadOptions{RequestTag: "inbox-twin"})
 	err = rows.Do(func(row *spanner.Row) error {
-		var other inbox.Message
-		var subscription spanner.NullString
-		var published spanner.NullTime
-		if err := row.Columns(&other.ID, &subscription, &published, &other.ContentSHA256); err != nil {
+		other := &inbox.Message{}
+		var status string
+		var subscription, reason, conflict spanner.NullString
+		var published, next, started spanner.NullTime
+		var source spanner.NullInt64
+		if err := row.Columns(&other.ID, &subscription, &published, &other.ContentSHA256, &status, &reason, &other.Attempts, &next,
+			&started, &conflict, &source); err != nil {
 			return err
 		}
 		other.Subscription, other.PublishedAt = subscription.StringVal, published.Time
-		if twin.ID == "" && m.IsTwin(&other) {
-			twin.ID = other.ID
-		}
+		other.Status, other.Reason, other.ConflictsWith = inbox.Status(status), inbox.Reason(reason.StringVal), conflict.StringVal
+		other.NextAttemptAt, other.ProcessingStartedAt, other.FromDeadLetter = next.Time, started.Time, source.Valid
+		near = append(near, other)
 		return nil
 	})
 	if err != nil {
 		return inbox.Twin{}, fmt.Errorf("look for a twin of message %s: %w", m.ID, err)
 	}
+	twin.ID = m.TwinAmong(near)
 	return twin, nil
 }
