@@ -209,6 +209,9 @@ func (r *reader) expression(into *Expr, use expr.Use) field {
 		}
 		into.program = program
 		r.lintDivisions(n, path, program)
+		if use == expr.ForMatch || use == expr.ForKey {
+			r.lintSpellings(n, path, program)
+		}
 	}
 }
 

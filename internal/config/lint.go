@@ -196,6 +196,15 @@ func (r *reader) lintDivisions(n *node, path string, program *expr.Program) {
 	}
 }
 
+// lintSpellings warns of texts by which a message is told from others, and which depend on how a number was written.
+func (r *reader) lintSpellings(n *node, path string, program *expr.Program) {
+	for _, at := range program.Spellings() {
+		line, column := r.place(n, at.Line, at.Column)
+		r.warnAt(line, column, path, "the text of a number is as the publisher wrote it, so that 7 and 7.0 differ: compare the number itself, "+
+			"and compose by value, as in \"%s/%s\".format([payload.a, payload.b]) or hash([payload.a, payload.b])")
+	}
+}
+
 func (r *reader) lintCorrelation(path string, route *Route, cfg *Config) {
 	name := cfg.Engines[route.Engine].Flowable.CorrelationVariable
 	for _, v := range route.Variables {

@@ -34,6 +34,8 @@ func TestWarningsNameWhatWorksAndIsProbablyNotMeant(t *testing.T) {
 		"a name that would do as a text":             {"OrderCompleted", "'\"OrderCompleted\"'", "7:14: routes[0].message: this goes out as it stands"},
 		"a name that would do as one, single":        {"OrderCompleted", "\"'OrderCompleted'\"", "7:14: routes[0].message: this goes out as it stands"},
 		"a name that reads the message":              {"OrderCompleted", "string(payload)", "7:14: routes[0].message: this goes out as it stands"},
+		"a text of a number in a key":                {"    engine: flow", "    key: string(payload.a) + '/' + payload.b\n    engine: flow", "6:16: routes[0].key: the text of a number is as the publisher wrote it"},
+		"a text of a number in a match":              {"    engine: flow", "    match: payload.x || string(payload.code) == '7'\n    engine: flow", "6:31: routes[0].match: the text of a number"},
 		"a pause longer than a run":                  {"routes:", "relay: {poll: 51s}\nroutes:", "4:9: relay.poll: the pause between two scans is longer than a run (50s)"},
 		"a batch smaller than parallel":              {"routes:", "relay: {batch: 8}\nroutes:", "4:9: relay.batch: a claim of 8 messages cannot keep 16 lanes at work"},
 		"C034 a lease shorter than a run and a call": {"routes:", "relay: {lease: 59s}\nroutes:", "4:9: relay.lease: the lease is shorter than a whole run and one call (1m)"},
@@ -55,10 +57,12 @@ func TestWarningsNameWhatWorksAndIsProbablyNotMeant(t *testing.T) {
 
 func TestWhatIsMeantIsNotWarnedOf(t *testing.T) {
 	for name, lines := range map[string]string{
-		"C026 the key and the status": "    key: attributes.buildId\n    dedupe: hash([attributes.buildId, attributes.status])\n",
-		"C011 an event id":            "    key: payload.orderId\n    dedupe: attributes.eventId\n",
-		"the key or the event id":     "    key: attributes.a\n    dedupe: \"has(attributes.e) ? attributes.e : attributes.a\"\n",
-		"a quotient of what is known": "    variables: {a: 'int(payload.a) / 2', b: payload.a / 2.0, c: double(payload.a) / payload.b, d: 3 / 2}\n",
+		"C026 the key and the status":                  "    key: attributes.buildId\n    dedupe: hash([attributes.buildId, attributes.status])\n",
+		"C011 an event id":                             "    key: payload.orderId\n    dedupe: attributes.eventId\n",
+		"the key or the event id":                      "    key: attributes.a\n    dedupe: \"has(attributes.e) ? attributes.e : attributes.a\"\n",
+		"a quotient of what is known":                  "    variables: {a: 'int(payload.a) / 2', b: payload.a / 2.0, c: double(payload.a) / payload.b, d: 3 / 2}\n",
+		"a text of what is none, or of no consequence": "    key: string(attributes.a) + string(message.publishTime)\n    type: string(payload.a)\n",
+		"a text by value":                              "    key: '\"%s/%s\".format([payload.a, payload.b])'\n",
 		"two orders in two spaces": "    match: attributes.a == 'x'\n    key: payload.a\n  - name: b\n    key: payload.a\n    keySpace: b\n" +
 			"    order: received\n    engine: flow\n    message: B\n",
 		"no order beside one": "    match: attributes.a == 'x'\n    key: payload.a\n  - name: b\n    key: payload.a\n    order: none\n" +

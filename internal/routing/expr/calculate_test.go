@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// spellings are texts of the same numbers.
-var spellings = [][]string{
+// spelled are texts of the same numbers.
+var spelled = [][]string{
 	{"100", "100.0", "1e2", "1000e-1", "100.00"},
 	{"99.99", "99.990", "9999e-2"},
 	{"0", "0.0", "-0", "0e5"},
@@ -24,7 +24,7 @@ var spellings = [][]string{
 }
 
 // TestWhatAnExpressionYieldsDependsOnValuesAndNotOnSpelling is C094's kind: each expression gives one result for all
-// spellings of its operands, or fails for all.
+// spelled of its operands, or fails for all.
 func TestWhatAnExpressionYieldsDependsOnValuesAndNotOnSpelling(t *testing.T) {
 	all := func(p *Program, in *Input) string {
 		value, err := p.JSON(in)
@@ -46,11 +46,11 @@ func TestWhatAnExpressionYieldsDependsOnValuesAndNotOnSpelling(t *testing.T) {
 		`duration("1s") + duration("2s")`, `payload.a + "x"`,
 	} {
 		p := mustCompile(t, text, ForVariable)
-		others := spellings
+		others := spelled
 		if !strings.Contains(text, "payload.b") {
 			others = [][]string{{"1"}}
 		}
-		for _, as := range spellings {
+		for _, as := range spelled {
 			for _, bs := range others {
 				want := ""
 				for _, a := range as {

@@ -70,6 +70,7 @@ type Program struct {
 	reads     []string
 	variables []string
 	divisions []Place
+	spellings []Place
 }
 
 // Place is a place inside an expression, both numbers from 1.
@@ -106,7 +107,7 @@ func Compile(text string, use Use) (*Program, error) {
 	if err != nil {
 		return nil, &SyntaxError{1, 1, err.Error()}
 	}
-	p := &Program{program: program, variables: names.variables(), reads: names.reads(), divisions: divisions(tree)}
+	p := &Program{program: program, variables: names.variables(), reads: names.reads(), divisions: divisions(tree), spellings: spellings(names)}
 	if steps, root := names.selection(tree.Expr()); root == "payload" {
 		p.path = steps
 	}
@@ -143,7 +144,7 @@ func plainValues(tree *ast.AST) map[int64]func(ref.Val) ref.Val {
 			case !slices.Contains(readsSpelling, call.FunctionName()):
 				change := byValue
 				if call.FunctionName() == "format" {
-					change = byValues
+					change = formatted
 				}
 				for _, arg := range call.Args() {
 					add(arg, change)
@@ -174,6 +175,25 @@ func (p *Program) Reads() []string { return p.reads }
 // Divisions returns where the expression divides what may be two whole numbers and may be not: only the message decides
 // whether the quotient has a fraction.
 func (p *Program) Divisions() []Place { return p.divisions }
+
+// Spellings returns where the expression makes a text of what may be a number of the payload: it is as the publisher wrote
+// it, and 7.0 gives another one than 7.
+func (p *Program) Spellings() []Place { return p.spellings }
+
+func spellings(n names) []Place {
+	var places []Place
+	ast.PostOrderVisit(n.tree.Expr(), ast.NewExprVisitor(func(e ast.Expr) {
+		if e.Kind() != ast.CallKind || e.AsCall().FunctionName() != overloads.TypeConvertString {
+			return
+		}
+		arg := e.AsCall().Args()[0]
+		if _, root := n.selection(arg); n.tree.GetType(arg.ID()).Kind() == types.DynKind && root != "message" {
+			at := n.tree.SourceInfo().GetStartLocation(e.ID())
+			places = append(places, Place{at.Line(), at.Column() + 1})
+		}
+	}))
+	return places
+}
 
 func divisions(tree *ast.AST) []Place {
 	var places []Place

@@ -236,13 +236,28 @@ func byValue(v ref.Val) ref.Val {
 	return v
 }
 
-// byValues is byValue for what a list or a map holds.
-func byValues(v ref.Val) ref.Val {
+// formatted is byValue for what format() is given, at every depth. It knows doubles only, and a number that is none would
+// lose digits.
+func formatted(v ref.Val) ref.Val {
 	switch v := v.(type) {
+	case number:
+		whole := v.value()
+		if whole != v {
+			return whole
+		}
+		d, ok := v.double().(types.Double)
+		if exact, _ := numeric(d); !ok || exact != v.decimal() {
+			return types.WrapErr(errRange)
+		}
+		return d
 	case traits.Lister:
 		var all []ref.Val
 		for it := v.Iterator(); it.HasNext() == types.True; {
-			all = append(all, byValues(it.Next()))
+			element := formatted(it.Next())
+			if types.IsError(element) {
+				return element
+			}
+			all = append(all, element)
 		}
 		return types.NewRefValList(adapter, all)
 	case traits.Mapper:
@@ -250,11 +265,13 @@ func byValues(v ref.Val) ref.Val {
 		for it := v.Iterator(); it.HasNext() == types.True; {
 			key := it.Next()
 			value, _ := v.Find(key)
-			all[key] = byValues(value)
+			if all[key] = formatted(value); types.IsError(all[key]) {
+				return all[key]
+			}
 		}
 		return types.NewRefValMap(adapter, all)
 	}
-	return byValue(v)
+	return v
 }
 
 // numeric returns the exact value of a CEL number. ok is false for anything else, and for NaN and the infinities.
