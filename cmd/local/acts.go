@@ -34,6 +34,7 @@ func (s *story) tell(ctx context.Context) error {
 		func(ctx context.Context) (err error) { ambiguous, err = s.ambiguous(ctx); return err },
 		func(ctx context.Context) (err error) { cancelled, err = s.nobodyWaits(ctx); return err },
 		s.outage,
+		s.firewall,
 		s.unreadable,
 		func(ctx context.Context) error { return s.reopen(ctx, ambiguous) },
 		func(ctx context.Context) error { return s.update(ctx, cancelled) },
@@ -243,8 +244,64 @@ func (s *story) outage(ctx context.Context) error {
 	return nil
 }
 
+func (s *story) firewall(ctx context.Context) error {
+	s.title("8. A firewall refuses one message (403), each time: the others go on, nobody blames the credentials, and it is parked in the end")
+	s.orders.wall.refuse("UNION SELECT")
+	s.orders.Start("order-1015", "NoteAdded")
+	data := []byte(`{"orderId": "order-1015", "note": "UNION SELECT is what the customer wrote"}`)
+	refused, err := s.publishData(ctx, "refused by a firewall", event{"NoteAdded", "order-1015-1", "order-1015", 0}, data,
+		want{status: parked, reason: "POISONED", attempts: -1, deliveries: 1}) // the engine has never seen it
+	if err != nil {
+		return err
+	}
+	if err := s.stored(ctx, refused); err != nil {
+		return err
+	}
+	if err := s.relayUntil(ctx, "it is refused", is(retrying, refused)); err != nil {
+		return err
+	}
+	s.say("firewall    answers %s: it is RETRYING", refused.row.code)
+	// Each time that it is refused, another one has been accepted meanwhile: that makes it the message's own failure.
+	var others []*message
+	for !is(parked, refused)() {
+		key := fmt.Sprintf("order-11%02d", len(others))
+		s.orders.Start(key, "PaymentReceived")
+		ok, err := s.publish(ctx, "beside the refused one", event{"PaymentReceived", key + "-1", key, 20}, once)
+		if err != nil {
+			return err
+		}
+		others = append(others, ok)
+		if err := s.stored(ctx, ok); err != nil {
+			return err
+		}
+		if err := s.relayUntil(ctx, "the other one is processed", is(processed, ok)); err != nil {
+			return err
+		}
+		before := s.orders.wall.refusals()
+		err = s.relayUntil(ctx, "the refused one is tried again", func() bool { return s.orders.wall.refusals() > before || is(parked, refused)() })
+		if err != nil {
+			return err
+		}
+		if len(others) > 20 {
+			return fmt.Errorf("a message that is refused beside %d others is still %s", len(others), refused.row.state())
+		}
+	}
+	s.say("parked      %s after %d attempts; meanwhile %d others went to the same engine with the same credentials", refused.row.state(),
+		refused.row.attempts, len(others))
+	for _, m := range others {
+		s.inOrder(s.orders, m.key, "PaymentReceived")
+	}
+	s.inOrder(s.orders, "order-1015")
+	var paused int64
+	err = s.db.Single().Query(ctx, spanner.NewStatement("SELECT COUNT(*) FROM Engines WHERE OpenUntil IS NOT NULL")).Do(func(r *spanner.Row) error {
+		return r.Columns(&paused)
+	})
+	s.expect(paused == 0, "%d engines are paused, want none for one message's refusal", paused)
+	return err
+}
+
 func (s *story) unreadable(ctx context.Context) error {
-	s.title("8. What cannot be read, or belongs to no route, is kept too")
+	s.title("9. What cannot be read, or belongs to no route, is kept too")
 	m := &message{what: "unreadable: an attribute is a number", id: "unreadable-1", want: want{status: parked, reason: "UNREADABLE", deliveries: 1}}
 	s.messages = append(s.messages, m)
 	err := s.push(ctx, map[string]any{
@@ -271,7 +328,7 @@ func (s *story) unreadable(ctx context.Context) error {
 }
 
 func (s *story) reopen(ctx context.Context, m *message) error {
-	s.title("9. The ambiguous message is repaired with inboxctl")
+	s.title("10. The ambiguous message is repaired with inboxctl")
 	listed, err := s.runInboxctl(ctx, "list", "--status", parked)
 	if err != nil {
 		return err
@@ -294,7 +351,7 @@ func (s *story) reopen(ctx context.Context, m *message) error {
 }
 
 func (s *story) update(ctx context.Context, m *message) error {
-	s.title("10. The other one is repaired by hand, with one statement")
+	s.title("11. The other one is repaired by hand, with one statement")
 	s.orders.Start("order-1007", "CancellationRequested")
 	s.say("a process that waits for the cancellation of order-1007 is started")
 	sql := fmt.Sprintf("UPDATE Messages SET Status = 'RECEIVED', Attempts = 0 WHERE InboxId = '%s' AND Status = 'PARKED'", m.row.id)

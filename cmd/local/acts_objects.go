@@ -17,7 +17,7 @@ const reports = "demo-reports"
 
 // givenUp publishes what the endpoint refuses each time: that takes Pub/Sub a while, so it begins first and is told last.
 func (s *story) givenUp(ctx context.Context) (*message, error) {
-	s.title("0. One message is refused by the endpoint, as if that were down, each time that it comes: see act 13")
+	s.title("0. One message is refused by the endpoint, as if that were down, each time that it comes: see act 14")
 	s.orders.Start("order-1014", "PaymentReceived")
 	s.door.refuse("order-1014-1")
 	m, err := s.publish(ctx, "through the dead-letter topic; reopened", event{"PaymentReceived", "order-1014-1", "order-1014", 80},
@@ -29,7 +29,7 @@ func (s *story) givenUp(ctx context.Context) (*message, error) {
 }
 
 func (s *story) large(ctx context.Context) error {
-	s.title("11. A report of 9 MB is kept beside its row, and goes the path of every other message")
+	s.title("12. A report of 9 MB is kept beside its row, and goes the path of every other message")
 	s.orders.Start("order-1012", "ReportReady")
 	report := fmt.Appendf(nil, `{"orderId": "order-1012", "lines": "%s"}`, bytes.Repeat([]byte("4812 items; "), 750_000))
 	m, err := s.publishData(ctx, "a report of 9 MB", event{"ReportReady", "order-1012-1", "order-1012", 0}, report, once)
@@ -50,7 +50,7 @@ func (s *story) large(ctx context.Context) error {
 }
 
 func (s *story) referred(ctx context.Context) error {
-	s.title("12. A message refers to a report that is not there yet: it waits for the object, and no longer than its patience")
+	s.title("13. A message refers to a report that is not there yet: it waits for the object, and no longer than its patience")
 	s.orders.Start("order-1013", "ReportReferred")
 	// A Cloud Storage server that was there before this demo may have an earlier one's.
 	name := fmt.Sprintf("order-1013/%d.json", time.Now().UnixNano())
@@ -82,7 +82,7 @@ func (s *story) referred(ctx context.Context) error {
 }
 
 func (s *story) deadLetter(ctx context.Context, m *message) error {
-	s.title("13. What Pub/Sub has given up comes back through the dead-letter topic")
+	s.title("14. What Pub/Sub has given up comes back through the dead-letter topic")
 	if err := s.stored(ctx, m); err != nil {
 		return err
 	}

@@ -123,7 +123,7 @@ func (s *story) conclude(ctx context.Context) error {
 		return fmt.Errorf("the demo did not go as expected: %d differences, see above", len(s.differences))
 	}
 	s.say("%d messages: each has the status, reason, attempts and deliveries it was to have; each order's messages", len(s.messages))
-	s.say("reached the engine in the order of publishing, and none was acted upon twice.")
+	s.say("reached the engine in the order of publishing, none was acted upon twice, and what one message met stopped no other.")
 	return nil
 }
 

@@ -17,6 +17,7 @@ type served struct {
 	*demoengine.Engine
 	url    string
 	server *http.Server
+	wall   wall
 }
 
 func serveEngine() (*served, error) {
@@ -25,7 +26,7 @@ func serveEngine() (*served, error) {
 		return nil, fmt.Errorf("listen for the demo engine: %w", err)
 	}
 	e := &served{Engine: demoengine.New(demoengine.Options{}), url: "http://" + l.Addr().String()}
-	e.server = &http.Server{Handler: engineHandler(e.Engine), ReadHeaderTimeout: 10 * time.Second}
+	e.server = &http.Server{Handler: e.wall.wrap(engineHandler(e.Engine)), ReadHeaderTimeout: 10 * time.Second}
 	go func() { _ = e.server.Serve(l) }()
 	return e, nil
 }

@@ -148,7 +148,7 @@ func TestTheDemoGoesAsExpected(t *testing.T) {
 	if err != nil {
 		t.Fatalf("the demo ended with %v; it said:\n%s", err, out)
 	}
-	for _, want := range []string{"All messages", "PARKED  DEDUPE_CONFLICT", "PARKED  UNREADABLE", "PARKED/AMBIGUOUS", "make up"} {
+	for _, want := range []string{"All messages", "PARKED  DEDUPE_CONFLICT", "PARKED  UNREADABLE", "PARKED/AMBIGUOUS", "answers HTTP 403", "PARKED/POISONED", "make up"} {
 		if !strings.Contains(strings.Join(strings.Fields(string(out)), " "), strings.Join(strings.Fields(want), " ")) {
 			t.Errorf("the demo said nothing of %q:\n%s", want, out)
 		}
