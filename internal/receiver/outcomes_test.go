@@ -14,6 +14,7 @@ import (
 	"cloud.google.com/go/spanner/apiv1/spannerpb"
 	"github.com/google/go-cmp/cmp"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/pubsub-inbox/pubsub-inbox/internal/emulators/emulatortest"
 	"github.com/pubsub-inbox/pubsub-inbox/internal/emulators/rpctap"
@@ -57,7 +58,7 @@ func TestANewMessageCostsOneRoundTripAndARepeatedOneAtMostThree(t *testing.T) {
 }
 
 func TestACommitWhoseAnswerIsLostIsFoundByItsRedelivery(t *testing.T) {
-	for _, code := range []codes.Code{codes.Unknown, codes.DeadlineExceeded, codes.Canceled, codes.PermissionDenied} {
+	for _, code := range []codes.Code{codes.Unknown, codes.DeadlineExceeded, codes.Canceled, codes.PermissionDenied, codes.Internal, codes.FailedPrecondition} {
 		t.Run(code.String(), func(t *testing.T) {
 			w := newWorld(t, anyRoute)
 			w.tap.LoseNth("Commit", 1, rpctap.Error(code))
@@ -74,7 +75,7 @@ func TestACommitWhoseAnswerIsLostIsFoundByItsRedelivery(t *testing.T) {
 
 // A code that otherwise stands for a refused value can belong to a commit that was executed.
 func TestACommitThatLooksRefusedAndWasNotIsOneRow(t *testing.T) {
-	for _, code := range []codes.Code{codes.Internal, codes.FailedPrecondition, codes.InvalidArgument, codes.OutOfRange} {
+	for _, code := range []codes.Code{codes.InvalidArgument, codes.OutOfRange} {
 		for name, routes := range map[string]string{"by message id": anyRoute, "by event id": byEvent} {
 			t.Run(code.String()+" "+name, func(t *testing.T) {
 				w := newWorld(t, routes)
@@ -121,7 +122,7 @@ func TestACommitWithoutATimestampIsNoProof(t *testing.T) {
 }
 
 func TestARefusedMessageIsKeptAsItCameAndDoesNotLoop(t *testing.T) {
-	for _, code := range []codes.Code{codes.FailedPrecondition, codes.InvalidArgument, codes.OutOfRange} {
+	for _, code := range []codes.Code{codes.InvalidArgument, codes.OutOfRange} {
 		for name, routes := range map[string]string{"by message id": anyRoute, "by event id": byEvent} {
 			t.Run(code.String()+" "+name, func(t *testing.T) {
 				w := newWorld(t, routes)
@@ -152,27 +153,48 @@ func TestARefusedMessageIsKeptAsItCameAndDoesNotLoop(t *testing.T) {
 	}
 }
 
-func TestInternalIsARefusalOnlyWhenItComesTwice(t *testing.T) {
-	for times, want := range map[int]string{1: "RECEIVED", 2: "PARKED"} {
-		w := newWorld(t, anyRoute)
-		w.tap.Before("Commit", func(_ context.Context, n int, _ any) error {
-			if n <= times {
-				return rpctap.Error(codes.Internal)
+// A fault of the server, or a key of the database that is away, says nothing about a message, however often it comes.
+func TestAFaultOfTheDatabaseIsNoRefusalOfAMessage(t *testing.T) {
+	rst := status.Error(codes.Internal, "stream terminated by RST_STREAM with error code: INTERNAL_ERROR")
+	for name, c := range map[string]struct {
+		fault error
+		times int
+		want  []int
+	}{
+		"an internal error":               {rpctap.Error(codes.Internal), 1, []int{503, 204}},
+		"two internal errors":             {rpctap.Error(codes.Internal), 2, []int{503, 503, 204}},
+		"a connection that was cut":       {rst, 1, []int{204}}, // repeated within the push
+		"two connections that were cut":   {rst, 2, []int{503, 204}},
+		"a key that is away":              {status.Error(codes.FailedPrecondition, "KMS key required by the Spanner resource is not accessible."), 1, []int{503, 204}},
+		"a key that is away for a moment": {rpctap.Error(codes.FailedPrecondition), 3, []int{503, 503, 503, 204}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, byEvent)
+			w.tap.Before("Commit", func(_ context.Context, n int, _ any) error {
+				if n <= c.times {
+					return c.fault
+				}
+				return nil
+			})
+			body := tranche(t, "a")
+			for i, want := range c.want {
+				if got := w.post(body); got != want {
+					t.Errorf("delivery %d: answered %d, want %d", i+1, got, want)
+				}
+				if rows := w.count("Messages"); (rows == 1) != (want == 204) {
+					t.Errorf("delivery %d: %d rows", i+1, rows)
+				}
 			}
-			return nil
+			if r := w.one(); r.place() != "RECEIVED" || r.Route == "" {
+				t.Errorf("the row is %s of route %q", r.place(), r.Route)
+			}
 		})
-		if got := w.post(message{ID: "1"}.body(t)); got != 204 {
-			t.Errorf("Internal %d times: answered %d", times, got)
-		}
-		if got := w.one().Status; got != want {
-			t.Errorf("Internal %d times: the row is %s, want %s", times, got, want)
-		}
 	}
 }
 
 func TestAMessageThatIsRefusedInEveryFormIsNotAcknowledged(t *testing.T) {
 	w := newWorld(t, anyRoute)
-	w.tap.FailAll("Commit", rpctap.Error(codes.FailedPrecondition))
+	w.tap.FailAll("Commit", rpctap.Error(codes.InvalidArgument))
 	if got := w.post(message{ID: "1"}.body(t)); got != 503 {
 		t.Errorf("status %d", got)
 	}

@@ -75,7 +75,11 @@ func (s *Store) Import(ctx context.Context, i Import) error {
 		if announced[i.Object] {
 			return inbox.ErrExists
 		}
-		return txn.BufferWrite(append(insertMutations(&i.Arrival), s.audit(auditEntry{Consumer: m.Consumer,
+		mutations, err := insertMutations(&i.Arrival)
+		if err != nil {
+			return err
+		}
+		return txn.BufferWrite(append(mutations, s.audit(auditEntry{Consumer: m.Consumer,
 			Actor: inbox.Text(i.Actor, 256), Action: "import", Reason: i.Reason, InboxID: m.ID, LaneID: m.LaneID, After: m})))
 	})
 	if spanner.ErrCode(err) == codes.AlreadyExists {

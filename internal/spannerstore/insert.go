@@ -3,6 +3,7 @@ package spannerstore
 import (
 	"context"
 	"encoding/base64"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -26,28 +27,21 @@ var insertColumns = []string{
 // inbox.ErrExists where the id or the transport key has a row (also after a lost answer to our own commit),
 // inbox.ErrRefused where Spanner would never take these values; anything else is technical or of unknown outcome.
 func (s *Store) Insert(ctx context.Context, a *inbox.Arrival) error {
-	if err := s.commitOnce(ctx, "inbox-receive", insertMutations(a)); err != nil {
+	mutations, err := insertMutations(a)
+	if err == nil {
+		err = s.commitOnce(ctx, "inbox-receive", mutations)
+	}
+	if err != nil {
 		return fmt.Errorf("insert message %s: %w", a.Message.ID, err)
 	}
 	return nil
 }
 
-// insertMutations stores an arrival with its payload and wakes its lane.
-func insertMutations(a *inbox.Arrival) []*spanner.Mutation {
-	m := &a.Message
-	mutations := []*spanner.Mutation{
-		insertRow(m, spanner.CommitTimestamp),
-		spanner.Insert("Payloads", []string{"InboxId", "Body", "ContentType"}, []any{m.ID, body(a.Body), nullString(a.ContentType)}),
-	}
-	if a.WakesLane() {
-		mutations = append(mutations, wakeLane(m))
-	}
-	return mutations
-}
+var payloadColumns = []string{"InboxId", "Body", "ContentType"}
 
-// insertRow is a new row, with what a receipt knows of it.
-func insertRow(m *inbox.Message, receivedAt time.Time) *spanner.Mutation {
-	return spanner.Insert("Messages", insertColumns, []any{
+// messageRow is what insertColumns are filled with.
+func messageRow(m *inbox.Message, receivedAt time.Time) []any {
+	return []any{
 		m.ID, m.Consumer, m.Scope, m.DedupeKey, nullString(m.TransportKey), nullString(m.Subscription),
 		nullString(m.MessageID), nullString(m.OrderingKey), nullTime(m.PublishedAt),
 		receivedAt, nullString(m.Type), nullString(m.Version), nullString(m.Route), nullString(m.TenantID),
@@ -57,7 +51,30 @@ func insertRow(m *inbox.Message, receivedAt time.Time) *spanner.Mutation {
 		nullString(m.PayloadLocation), nullString(m.ReplayOf), nullString(m.ConflictsWith), nullTime(m.NextAttemptAt),
 		claimURI(m.Claim), nullInt(m.Claim.Generation), nullString(m.Claim.SHA256),
 		spanner.NullInt64{Int64: m.SourceAttempts, Valid: m.FromDeadLetter},
-	})
+	}
+}
+
+// payloadRow is what payloadColumns are filled with.
+func payloadRow(a *inbox.Arrival) []any {
+	return []any{a.Message.ID, body(a.Body), nullString(a.ContentType)}
+}
+
+// insertMutations stores an arrival with its payload and wakes its lane. inbox.ErrRefused: a text does not fit its column.
+func insertMutations(a *inbox.Arrival) ([]*spanner.Mutation, error) {
+	row, payload := messageRow(&a.Message, spanner.CommitTimestamp), payloadRow(a)
+	if err := errors.Join(checkTexts(insertColumns, row), checkTexts(payloadColumns, payload)); err != nil {
+		return nil, err
+	}
+	mutations := []*spanner.Mutation{spanner.Insert("Messages", insertColumns, row), spanner.Insert("Payloads", payloadColumns, payload)}
+	if a.WakesLane() {
+		mutations = append(mutations, wakeLane(&a.Message))
+	}
+	return mutations, nil
+}
+
+// insertRow is a new row, with what a receipt knows of it.
+func insertRow(m *inbox.Message, receivedAt time.Time) *spanner.Mutation {
+	return spanner.Insert("Messages", insertColumns, messageRow(m, receivedAt))
 }
 
 // wakeLane makes sure that the lane of m exists, is not on its way out, and is looked at. A wake-up is always safe; the

@@ -11,6 +11,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -81,12 +82,13 @@ func (s *Store) write(ctx context.Context, tag string, f func(context.Context, *
 }
 
 // commitOnce sends mutations as one single-use commit: one round trip. The client repeats it while its outcome is
-// unknown, so that it may report its own row as existing.
+// unknown, so that it may report its own row as existing; what a broken connection has cut off is repeated here, once.
+//
+// Only InvalidArgument and OutOfRange say that a value is refused. Internal is a fault of the server whatever the message,
+// and FailedPrecondition can be a key of the database that is away.
 func (s *Store) commitOnce(ctx context.Context, tag string, mutations []*spanner.Mutation) error {
 	at, err := s.client.Apply(ctx, mutations, spanner.ApplyAtLeastOnce(), spanner.TransactionTag(tag))
-	if spanner.ErrCode(err) == codes.Internal {
-		// Invalid UTF-8 comes back from the client itself as Internal, but so does a passing fault of the server: only what
-		// is refused twice is refused.
+	if cutOff(err) {
 		at, err = s.client.Apply(ctx, mutations, spanner.ApplyAtLeastOnce(), spanner.TransactionTag(tag))
 	}
 	switch code := spanner.ErrCode(err); {
@@ -96,10 +98,35 @@ func (s *Store) commitOnce(ctx context.Context, tag string, mutations []*spanner
 		return nil
 	case code == codes.AlreadyExists:
 		return fmt.Errorf("%w: %w", inbox.ErrExists, err)
-	case code == codes.Internal, code == codes.FailedPrecondition, code == codes.InvalidArgument, code == codes.OutOfRange:
+	case code == codes.InvalidArgument, code == codes.OutOfRange:
 		return fmt.Errorf("%w: %w", inbox.ErrRefused, err)
+	case code == codes.FailedPrecondition:
+		return &preconditionError{err}
 	}
 	return err
+}
+
+// preconditionError is a FailedPrecondition without its text, which can quote a value of the message: the database answers
+// so too where a column is smaller than this code takes it to be.
+type preconditionError struct{ err error }
+
+func (e *preconditionError) Error() string {
+	return "FailedPrecondition: the database's key (CMEK) is away, or its schema is not the one that this revision writes; " +
+		"the text is left out, because it can quote the message"
+}
+
+func (e *preconditionError) Unwrap() error { return e.err }
+
+// cutOffTexts are those by which the client library itself tells a passing Internal from others, in its retries of reads.
+var cutOffTexts = []string{
+	"stream terminated by RST_STREAM", "HTTP/2 error code: INTERNAL_ERROR", "Connection closed with unknown cause",
+	"Received unexpected EOS on DATA frame", "Authentication backend internal server error",
+}
+
+// cutOff reports whether the call ended with its connection, or before it was looked at. Its outcome is unknown.
+func cutOff(err error) bool {
+	return spanner.ErrCode(err) == codes.Internal &&
+		slices.ContainsFunc(cutOffTexts, func(text string) bool { return strings.Contains(err.Error(), text) })
 }
 
 // definite reports whether err says for certain that nothing was committed.
