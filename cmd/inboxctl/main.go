@@ -213,7 +213,7 @@ func (a *app) explain(err error) error {
 		hint = "Is " + database + " there, and has `inboxctl migrate` brought it to this version?"
 	case codes.PermissionDenied, codes.Unauthenticated:
 		hint = "Log in with `gcloud auth application-default login`, and let a role such as roles/spanner.databaseUser on " + database + " be granted to you."
-	case codes.Unavailable, codes.DeadlineExceeded, codes.Canceled:
+	case codes.Unavailable, codes.DeadlineExceeded:
 		hint = database + " did not answer in time; is it in reach?"
 		if host, ok := a.lookup("SPANNER_EMULATOR_HOST"); ok && host != "" {
 			hint = fmt.Sprintf("SPANNER_EMULATOR_HOST is %q; does an emulator answer there?", host)
@@ -249,18 +249,53 @@ func (a *app) fault(id string, err error) {
 // each runs f for every id, whatever becomes of the others; --timeout bounds each. What is refused or fails is said, an id
 // a line. It ends early only where the program is told to end.
 func (a *app) each(cmd *cobra.Command, ids []string, f func(ctx context.Context, id string) error) error {
-	failed := false
+	groups := make([]group, len(ids))
 	for i, id := range ids {
-		ctx, cancel := a.within(cmd, time.Minute)
-		err := f(ctx, id)
-		cancel()
-		if err != nil {
-			failed = true
-			a.fault(id, err)
-		}
-		if left := len(ids) - i - 1; cmd.Context().Err() != nil && left > 0 {
+		groups[i] = group{ids: []string{id}, lane: i}
+	}
+	return a.eachGroup(cmd, groups, func(ctx context.Context, ids []string) []error { return []error{f(ctx, ids[0])} })
+}
+
+// group is what is done together, of one lane. The groups of a lane come in its order.
+type group struct {
+	ids  []string
+	lane int
+}
+
+// eachGroup runs f for every group as each does for every id; f answers for each. Where one fails for another reason than
+// that it is refused or not there, the groups of its lane that come after it are not tried: they would overtake it.
+func (a *app) eachGroup(cmd *cobra.Command, groups []group, f func(ctx context.Context, ids []string) []error) error {
+	failed := false
+	broken := map[int]bool{}
+	left := 0
+	for _, g := range groups {
+		left += len(g.ids)
+	}
+	for _, g := range groups {
+		if cmd.Context().Err() != nil {
 			fmt.Fprintf(a.stderr, "told to end; %d messages were not tried\n", left)
-			break
+			return errReported
+		}
+		left -= len(g.ids)
+		ctx, cancel := a.within(cmd, time.Minute)
+		errs := make([]error, len(g.ids))
+		if broken[g.lane] {
+			for i := range errs {
+				errs[i] = spannerstore.ErrBehind
+			}
+		} else {
+			errs = f(ctx, g.ids)
+		}
+		cancel()
+		for i, err := range errs {
+			if err == nil {
+				continue
+			}
+			failed = true
+			a.fault(g.ids[i], err)
+			if !errors.Is(err, inbox.ErrConflict) && !errors.Is(err, inbox.ErrNotFound) {
+				broken[g.lane] = true
+			}
 		}
 	}
 	if failed {

@@ -3,6 +3,8 @@ package main
 import (
 	"context"
 	"fmt"
+	"slices"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -22,7 +24,11 @@ message name and variables are evaluated anew by the route as it is now. Key, or
 A message that is POSSIBLY_DELIVERED is sent again, on your word that it may be.
 
 Refused: what is open, or being handled; what is finished (--force: it runs a second time, if its payload is still there);
-what has no route. "-" reads ids from standard input, one a line.
+what has no route, or did not fit its route when it arrived. "-" reads ids from standard input, one a line.
+
+Messages of one lane are reopened together, in one transaction, whatever the order of the ids: a relay that runs meanwhile
+takes them in the lane's order. Of more than 500 the earlier ones come first. Where one fails, those behind it are not tried.
+What a person may not expect, such as later messages that are through already, is said before anything is done.
 
 The object that keeps the payload of a finished message is on its way out, and nothing takes that back: --force makes it
 anew, as another generation, before the message is reopened.`,
@@ -38,32 +44,70 @@ anew, as another generation, before the message is reopened.`,
 				return err
 			}
 			return a.withStoreAndObjects(cmd, func(store *spannerstore.Store, objects *claimcheck.Store) error {
-				return a.each(cmd, ids, func(ctx context.Context, id string) error {
-					changed, err := store.Reopen(ctx, spannerstore.Reopening{ID: id, Actor: act.actor, Reason: act.reason, Force: force, DryRun: act.dryRun,
-						Renew: func(ctx context.Context, location string) (string, error) { return renew(ctx, objects, location) }})
-					if err == nil && act.dryRun && changed.Before.Status.Finished() {
-						err = mayRenew(ctx, objects, changed.Before.PayloadLocation)
-					}
-					if err != nil {
-						return err
-					}
-					a.warnOfLane(changed)
-					before := &changed.Before
-					if before.Status == inbox.Parked && before.Attempts == 0 && before.Reason == inbox.Contract {
-						a.say(id, "warning: it was parked when it arrived; a reopen keeps the key and order that it was stored with, reroute evaluates them again")
-					}
-					if before.Reason == inbox.PossiblyDelivered {
-						a.say(id, "warning: it may have been delivered already; it will be sent again")
-					}
-					_, err = fmt.Fprintf(a.stdout, "%s: %s%s, was %s after %s\n", id, would(act.dryRun), "reopened", state(before), attempts(before.Attempts))
-					return err
-				})
+				return a.reopen(cmd, store, objects, ids, spannerstore.Reopening{Actor: act.actor, Reason: act.reason, Force: force, DryRun: act.dryRun,
+					Renew: func(ctx context.Context, location string) (string, error) { return renew(ctx, objects, location) }})
 			})
 		},
 	}
 	act.flags(cmd)
 	cmd.Flags().BoolVar(&force, "force", false, "reopen finished messages, too: they run a second time")
 	return cmd
+}
+
+// reopen reopens messages lane by lane, those of a lane by their positions and together, whatever the order of the ids. Of more
+// than one transaction has room for, the earlier ones are reopened first.
+func (a *app) reopen(cmd *cobra.Command, store *spannerstore.Store, objects *claimcheck.Store, ids []string, r spannerstore.Reopening) error {
+	ctx, cancel := a.within(cmd, time.Minute)
+	lanes, err := store.InLanes(ctx, ids)
+	cancel()
+	if err != nil {
+		return err
+	}
+	var together []group
+	for i, lane := range lanes {
+		for chunk := range slices.Chunk(lane, spannerstore.MaxReopened) {
+			together = append(together, group{ids: chunk, lane: i})
+		}
+	}
+	return a.eachGroup(cmd, together, func(ctx context.Context, ids []string) []error {
+		planned, done := r, r
+		planned.IDs, planned.DryRun, done.IDs = ids, true, ids
+		answers := store.Reopen(ctx, planned)
+		late := map[string]bool{}
+		for i := range answers {
+			if c := &answers[i].Changed; answers[i].Err == nil {
+				late[answers[i].ID] = c.Late
+				a.warnOfLane(*c)
+				a.warnOfDelivery(&c.Before)
+			}
+		}
+		if !r.DryRun {
+			answers = store.Reopen(ctx, done)
+		}
+		errs := make([]error, len(ids))
+		for i := range answers {
+			id, before := ids[i], &answers[i].Changed.Before
+			errs[i] = answers[i].Err
+			if errs[i] == nil && r.DryRun && before.Status.Finished() {
+				errs[i] = mayRenew(ctx, objects, before.PayloadLocation)
+			}
+			if errs[i] != nil {
+				continue
+			}
+			if answers[i].Changed.Late && !late[id] { // it has become so in between
+				a.warnOfLane(answers[i].Changed)
+			}
+			_, errs[i] = fmt.Fprintf(a.stdout, "%s: %sreopened, was %s after %s\n", id, would(r.DryRun), state(before), attempts(before.Attempts))
+		}
+		return errs
+	})
+}
+
+// warnOfDelivery says that a message may be heard twice.
+func (a *app) warnOfDelivery(before *inbox.Message) {
+	if before.Reason == inbox.PossiblyDelivered {
+		a.say(before.ID, "warning: it may have been delivered already; it will be sent again")
+	}
 }
 
 // renew makes the object anew that keeps a finished message's payload.
@@ -95,10 +139,10 @@ func mayRenew(ctx context.Context, objects *claimcheck.Store, location string) e
 // warnOfLane says what about its lane a person may not expect.
 func (a *app) warnOfLane(c spannerstore.Changed) {
 	if c.Late {
-		a.say(c.After.ID, "warning: later messages of its lane are through already; it will run after them, and be marked late")
+		a.say(c.Before.ID, "warning: later messages of its lane are through already; it will run after them, and be marked late")
 	}
 	if c.Lane != nil && c.Lane.HeldBy != "" {
-		a.say(c.After.ID, "warning: its lane is held by %s; it waits until that ends", printable(c.Lane.HeldBy))
+		a.say(c.Before.ID, "warning: its lane is held by %s; it waits until that ends", printable(c.Lane.HeldBy))
 	}
 }
 

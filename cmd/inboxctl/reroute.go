@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -35,6 +36,9 @@ A payload that an object keeps is read from there; one that is read again goes w
 For parked messages, and open ones that no relay holds. Where the configuration would park the message again nothing is
 changed, and the reason is said. "-" reads ids from standard input, one a line.
 
+All are looked at first, and what a person may not expect is said. Then those that are to share a lane are rerouted in the
+order that they will have there, whatever the order of the ids; where one fails, those behind it are not tried.
+
 Deploy the configuration to both functions first: a relay that does not know the new route lets its messages wait.`,
 		Example: `  inboxctl list --reason NO_ROUTE --json | jq -r .id | inboxctl reroute - --config inbox.yaml --reason "route added"`,
 		Args:    cobra.MinimumNArgs(1),
@@ -51,64 +55,117 @@ Deploy the configuration to both functions first: a relay that does not know the
 				return err
 			}
 			return a.withStoreAndObjects(cmd, func(store *spannerstore.Store, objects *claimcheck.Store) error {
-				return a.each(cmd, ids, func(ctx context.Context, id string) error {
-					changed, err := store.Reroute(ctx, spannerstore.Rerouting{
-						ID: id, Actor: act.actor, Reason: act.reason, DryRun: act.dryRun,
-						Route: func(m inbox.Message, body []byte) (spannerstore.Rerouted, error) {
-							to, err := placeAgain(cfg, router, m, body)
-							size := len(to.Body)
-							if !to.Content && to.Message.ID != m.ID {
-								size = len(body)
-							}
-							if err == nil && objects.Bucket() == "" && size > inbox.MaxInlinePayload {
-								err = fmt.Errorf("its payload has %d bytes, too many for its row; set %s to the bucket that keeps such payloads",
-									size, config.EnvPayloadBucket)
-							}
-							return to, err
-						},
-						Load: func(ctx context.Context, m inbox.Message) ([]byte, error) {
-							return readPayload(ctx, objects, m.PayloadLocation, m.PayloadSHA256)
-						},
-						Keep: func(ctx context.Context, to spannerstore.Rerouted) (string, error) {
-							return keep(ctx, objects, cfg.ClaimCheck.Threshold, to)
-						},
-					})
-					if err != nil {
-						return err
-					}
-					if !act.dryRun {
-						a.finishOld(ctx, objects, changed)
-					}
-					a.warnOfLane(changed)
-					before, after := &changed.Before, &changed.After
-					if before.Reason == inbox.PossiblyDelivered {
-						a.say(id, "warning: it may have been delivered already; it will be sent again")
-					}
-					if after.OutcomeUnknown && before.Route != "" && before.Route != after.Route {
-						a.say(id, "warning: the outcome of its last attempt is unknown, and was to be looked up by route %s; if that asks another "+
-							"engine than route %s does, the message may be delivered twice", printable(before.Route), printable(after.Route))
-					}
-					was := "no route"
-					if before.Route != "" {
-						was = "route " + printable(before.Route)
-					}
-					lane := "in the same lane"
-					if before.LaneID != after.LaneID {
-						lane = "in lane " + after.LaneID
-					}
-					if before.ID != after.ID {
-						lane += ", under the id " + after.ID + " of its new identity"
-					}
-					_, err = fmt.Fprintf(a.stdout, "%s: %srerouted from %s to route %s, %s, was %s\n", id, would(act.dryRun), was,
-						printable(after.Route), lane, state(before))
-					return err
-				})
+				r := rerouter{app: a, store: store, objects: objects, cfg: cfg, router: router, act: act}
+				return r.run(cmd, ids)
 			})
 		},
 	}
 	act.flags(cmd)
 	cmd.Flags().StringVar(&file, "config", "", "the configuration file (default: $INBOX_CONFIG_FILE)")
 	return cmd
+}
+
+// rerouter is one run of the command.
+type rerouter struct {
+	*app
+	store   *spannerstore.Store
+	objects *claimcheck.Store
+	cfg     *config.Config
+	router  *routing.Router
+	act     action
+}
+
+// run looks at all messages first, and says what a person may not expect. Then it reroutes those that are to share a lane in
+// the order that they will have there, so that a relay that runs meanwhile takes them in it.
+func (r *rerouter) run(cmd *cobra.Command, ids []string) error {
+	lanes := map[string]int{}
+	var planned []spannerstore.Changed
+	err := r.each(cmd, ids, func(ctx context.Context, id string) error {
+		changed, err := r.reroute(ctx, id, true)
+		if err != nil {
+			return err
+		}
+		r.warn(&changed)
+		if r.act.dryRun {
+			return r.report(&changed)
+		}
+		if _, ok := lanes[changed.After.LaneID]; !ok {
+			lanes[changed.After.LaneID] = len(lanes)
+		}
+		planned = append(planned, changed)
+		return nil
+	})
+	if r.act.dryRun || cmd.Context().Err() != nil {
+		return err
+	}
+	slices.SortStableFunc(planned, func(a, b spannerstore.Changed) int {
+		return cmp.Or(cmp.Compare(lanes[a.After.LaneID], lanes[b.After.LaneID]), a.After.Position().Compare(b.After.Position()))
+	})
+	groups := make([]group, len(planned))
+	for i := range planned {
+		groups[i] = group{ids: []string{planned[i].Before.ID}, lane: lanes[planned[i].After.LaneID]}
+	}
+	return cmp.Or(r.eachGroup(cmd, groups, func(ctx context.Context, ids []string) []error {
+		changed, err := r.reroute(ctx, ids[0], false)
+		if err == nil {
+			r.finishOld(ctx, r.objects, changed)
+			err = r.report(&changed)
+		}
+		return []error{err}
+	}), err)
+}
+
+func (r *rerouter) reroute(ctx context.Context, id string, dry bool) (spannerstore.Changed, error) {
+	return r.store.Reroute(ctx, spannerstore.Rerouting{
+		ID: id, Actor: r.act.actor, Reason: r.act.reason, DryRun: dry,
+		Route: func(m inbox.Message, body []byte) (spannerstore.Rerouted, error) {
+			to, err := placeAgain(r.cfg, r.router, m, body)
+			size := len(to.Body)
+			if !to.Content && to.Message.ID != m.ID {
+				size = len(body)
+			}
+			if err == nil && r.objects.Bucket() == "" && size > inbox.MaxInlinePayload {
+				err = fmt.Errorf("its payload has %d bytes, too many for its row; set %s to the bucket that keeps such payloads",
+					size, config.EnvPayloadBucket)
+			}
+			return to, err
+		},
+		Load: func(ctx context.Context, m inbox.Message) ([]byte, error) {
+			return readPayload(ctx, r.objects, m.PayloadLocation, m.PayloadSHA256)
+		},
+		Keep: func(ctx context.Context, to spannerstore.Rerouted) (string, error) {
+			return keep(ctx, r.objects, r.cfg.ClaimCheck.Threshold, to)
+		},
+	})
+}
+
+// warn says what a person may not expect of the message.
+func (r *rerouter) warn(c *spannerstore.Changed) {
+	before, after := &c.Before, &c.After
+	r.warnOfLane(*c)
+	r.warnOfDelivery(before)
+	if after.OutcomeUnknown && before.Route != "" && before.Route != after.Route {
+		r.say(before.ID, "warning: the outcome of its last attempt is unknown, and was to be looked up by route %s; if that asks another "+
+			"engine than route %s does, the message may be delivered twice", printable(before.Route), printable(after.Route))
+	}
+}
+
+func (r *rerouter) report(c *spannerstore.Changed) error {
+	before, after := &c.Before, &c.After
+	was := "no route"
+	if before.Route != "" {
+		was = "route " + printable(before.Route)
+	}
+	lane := "in the same lane"
+	if before.LaneID != after.LaneID {
+		lane = "in lane " + after.LaneID
+	}
+	if before.ID != after.ID {
+		lane += ", under the id " + after.ID + " of its new identity"
+	}
+	_, err := fmt.Fprintf(r.stdout, "%s: %srerouted from %s to route %s, %s, was %s\n", before.ID, would(r.act.dryRun), was,
+		printable(after.Route), lane, state(before))
+	return err
 }
 
 // keep puts a payload that is too large for its row into the bucket, as an object of its message's own.

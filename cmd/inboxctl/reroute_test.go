@@ -15,8 +15,10 @@ import (
 	"cloud.google.com/go/spanner"
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+	"google.golang.org/grpc/codes"
 
 	"github.com/pubsub-inbox/pubsub-inbox/internal/config"
+	"github.com/pubsub-inbox/pubsub-inbox/internal/emulators/rpctap"
 	"github.com/pubsub-inbox/pubsub-inbox/internal/inbox"
 	"github.com/pubsub-inbox/pubsub-inbox/internal/receiver"
 	"github.com/pubsub-inbox/pubsub-inbox/internal/routing"
@@ -422,4 +424,35 @@ func TestARerouteLeavesAnIdentityAlone(t *testing.T) {
 	unknown := w.receive(configOf(`{name: r, key: payload.key, engine: e, message: M}`), push("m-4", `,"attributes":{"eventId":"E-4"}`, `{"key":"WO-4"}`))
 	w.update("Messages", map[string]any{"InboxId": unknown, "Status": "PARKED", "Reason": "POISONED", "OutcomeUnknown": true, "Attempts": 5})
 	w.refused(1, "the outcome of its last attempt is unknown", "reroute", unknown, "--config", cfg, "--reason", "x")
+}
+
+func TestRerouteKeepsTheOrderOfAKey(t *testing.T) {
+	w := newWorld(t)
+	sequenced := configOf(`{name: r, key: payload.key, order: sequence, sequence: payload.n, engine: e, message: M}`)
+	at := func(n int, key string) string {
+		return w.receive(configOf(nothingMatches), push(fmt.Sprintf("m-%s-%d", key, n), "", fmt.Sprintf(`{"key":%q,"n":%d}`, key, n)))
+	}
+	third, first, second, other := at(3, "WO-1"), at(1, "WO-1"), at(2, "WO-1"), at(1, "WO-2")
+	states := w.afterCommits([]string{first, second, third, other})
+	w.stdin = strings.Join([]string{third, first, second, other}, "\n")
+	w.ok("reroute", "-", "--config", file(t, sequenced), "--reason", "route added")
+	if diff := cmp.Diff([]string{"o---", "oo--", "ooo-", "oooo"}, *states); diff != "" {
+		t.Errorf("open after each commit (-want +got):\n%s", diff)
+	}
+}
+
+func TestRerouteDoesNotOvertakeWhatFailed(t *testing.T) {
+	w := newWorld(t)
+	cfg := file(t, configOf(`{name: r, key: payload.key, engine: e, message: M}`))
+	var ids []string
+	for i, key := range []string{"WO-1", "WO-1", "WO-2"} {
+		ids = append(ids, w.receive(configOf(nothingMatches), push(fmt.Sprintf("m-%d", i), fmt.Sprintf(`,"publishTime":"2026-01-02T03:04:0%dZ"`, i), fmt.Sprintf(`{"key":%q}`, key))))
+	}
+	w.tap.FailNth("Commit", 1, rpctap.Error(codes.PermissionDenied))
+	w.refused(1, ids[1]+": not tried", append([]string{"reroute", "--config", cfg, "--reason", "x"}, ids...)...)
+	for i, want := range []string{"PARKED", "PARKED", "RECEIVED"} {
+		if got := w.text("Messages", ids[i], "Status"); got != want {
+			t.Errorf("message %d is %s, want %s", i, got, want)
+		}
+	}
 }

@@ -82,6 +82,9 @@
 // OutcomeUnknown survives that, unless the reason was POSSIBLY_DELIVERED: then the reopening is a person's word that the
 // message may be sent.
 //
+// Several messages of a lane that are repaired together keep its order, also beside a running relay: inboxctl reopens them in
+// one transaction, and reroutes the earlier ones first.
+//
 // # Verdicts
 //
 // What the relay makes of an engine's answer. "Answered" says that the engine gave a definite answer: it closes the breaker,

@@ -72,6 +72,12 @@ type Message struct {
 	PurgeAfter    time.Time
 }
 
+// UnfitOnArrival reports whether m did not fit its route when it came: what its route says of its key, order and identity is
+// not known, and it stands under those of its push.
+func (m *Message) UnfitOnArrival() bool {
+	return m.Status == Parked && m.Reason == Contract && m.Attempts == 0
+}
+
 // Position is a message's place in its lane. Positions of one lane are totally ordered and never change.
 type Position struct {
 	Sequence   int64
@@ -96,6 +102,17 @@ func (p Position) Before(q Position) bool {
 		return p.ReceivedAt.Before(q.ReceivedAt)
 	}
 	return p.InboxID < q.InboxID
+}
+
+// Compare is negative where p comes before q, and positive where q comes before p.
+func (p Position) Compare(q Position) int {
+	switch {
+	case p.Before(q):
+		return -1
+	case q.Before(p):
+		return 1
+	}
+	return 0
 }
 
 // IsZero reports whether p is no position at all: nothing of the lane has finished yet.

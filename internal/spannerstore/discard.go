@@ -38,7 +38,7 @@ func (s *Store) Discard(ctx context.Context, d Discarding) (Changed, error) {
 		case m.Status != inbox.Parked:
 			return refuse("not parked (%s)", m.Status)
 		}
-		payload, _, err := readPayloadPurge(ctx, txn, d.ID)
+		payload, err := hasPayload(ctx, txn, d.ID)
 		if err != nil {
 			return err
 		}

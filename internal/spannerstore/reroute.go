@@ -176,7 +176,7 @@ func planReroute(ctx context.Context, txn reader, r Rerouting, now time.Time, sh
 	if err != nil {
 		return Changed{}, Rerouted{}, err
 	}
-	there, _, err := readPayloadPurge(ctx, txn, r.ID)
+	there, err := hasPayload(ctx, txn, r.ID)
 	switch {
 	case err != nil:
 		return Changed{}, Rerouted{}, err
