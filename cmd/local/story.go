@@ -16,7 +16,7 @@ import (
 
 const (
 	// stepTimeout bounds each wait. It is long because a busy machine is slow, and nothing waits for it to pass.
-	stepTimeout = 30 * time.Second
+	stepTimeout = 2 * time.Minute
 	pollEvery   = 25 * time.Millisecond
 )
 

@@ -19,7 +19,7 @@ func TestAResourceIsThatOfTheNotification(t *testing.T) {
 		w.ContentType, w.Metadata = "application/json", map[string]string{"origin": "batch"}
 	})
 	o := inbox.Object{Bucket: b.Name, Name: "in/a b.json", Generation: generation}
-	content, err := s.Resource(within(t, 20*time.Second), o)
+	content, err := s.Resource(within(t, time.Minute), o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -42,12 +42,12 @@ func TestAResourceIsThatOfTheNotification(t *testing.T) {
 	}
 
 	empty := b.Write("empty", nil, nil)
-	content, err = s.Resource(within(t, 20*time.Second), inbox.Object{Bucket: b.Name, Name: "empty", Generation: empty})
+	content, err = s.Resource(within(t, time.Minute), inbox.Object{Bucket: b.Name, Name: "empty", Generation: empty})
 	if err != nil || json.Unmarshal(content, &got) != nil || got["size"] != "0" {
 		t.Errorf("an empty object: %s, %v", content, err)
 	}
 	b.Write("in/a b.json", []byte("another"), nil)
-	if _, err := s.Resource(within(t, 20*time.Second), o); !errors.Is(err, inbox.ErrObjectMissing) {
+	if _, err := s.Resource(within(t, time.Minute), o); !errors.Is(err, inbox.ErrObjectMissing) {
 		t.Errorf("a generation that is gone: %v", err)
 	}
 }
@@ -60,7 +60,7 @@ func TestAListGoesOnBehindANameThatOthersBeginWith(t *testing.T) {
 	var got []string
 	for last, more := "", true; more; more = last != "" {
 		var err error
-		last, err = s.List(within(t, 20*time.Second), b.Name, "", last, 1, func(o inbox.FoundObject) error {
+		last, err = s.List(within(t, time.Minute), b.Name, "", last, 1, func(o inbox.FoundObject) error {
 			got = append(got, o.Name)
 			return nil
 		})

@@ -46,7 +46,7 @@ func within(t *testing.T, d time.Duration) context.Context {
 
 func put(t *testing.T, s *claimcheck.Store, body []byte) inbox.Object {
 	t.Helper()
-	o, err := s.Put(within(t, 20*time.Second), owner, sum(body), body, "text/plain")
+	o, err := s.Put(within(t, time.Minute), owner, sum(body), body, "text/plain")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -69,7 +69,7 @@ func TestWhatIsPutIsReadByteForByte(t *testing.T) {
 		if err != nil || parsed != o {
 			t.Errorf("%s reads as %+v, %v", o.Location(), parsed, err)
 		}
-		got, err := s.Read(within(t, 20*time.Second), parsed, o.Bytes)
+		got, err := s.Read(within(t, time.Minute), parsed, o.Bytes)
 		if err != nil || !bytes.Equal(got, body) {
 			t.Errorf("%d bytes are read as %d, %v", size, len(got), err)
 		}
@@ -112,7 +112,7 @@ func TestOtherContentUnderItsNameIsNeverTaken(t *testing.T) {
 	body := []byte("report")
 	for _, other := range []string{"retort", "longer than the report"} {
 		b.Write(owner+"/"+sum(body), []byte(other), nil)
-		if o, err := s.Put(within(t, 20*time.Second), owner, sum(body), body, ""); !errors.Is(err, inbox.ErrObjectChanged) {
+		if o, err := s.Put(within(t, time.Minute), owner, sum(body), body, ""); !errors.Is(err, inbox.ErrObjectChanged) {
 			t.Errorf("got %+v, %v, want that other content is there", o, err)
 		}
 	}
@@ -122,45 +122,45 @@ func TestAFinishedObjectIsSaidToBeSo(t *testing.T) {
 	_, s := world(t)
 	o := put(t, s, []byte("report"))
 	at := time.Date(2026, 3, 2, 8, 0, 0, 0, time.UTC)
-	if err := s.Finish(within(t, 20*time.Second), o, at); err != nil {
+	if err := s.Finish(within(t, time.Minute), o, at); err != nil {
 		t.Fatal(err)
 	}
-	found, err := s.Stat(within(t, 20*time.Second), o)
+	found, err := s.Stat(within(t, time.Minute), o)
 	if err != nil || !found.CustomTime.Equal(at) {
 		t.Fatalf("custom time %v, %v, want %v", found.CustomTime, err, at)
 	}
-	again, err := s.Put(within(t, 20*time.Second), owner, o.SHA256, []byte("report"), "text/plain")
+	again, err := s.Put(within(t, time.Minute), owner, o.SHA256, []byte("report"), "text/plain")
 	if !errors.Is(err, inbox.ErrObjectFinished) || again != o {
 		t.Errorf("got %+v, %v, want %+v and that it is finished", again, err, o)
 	}
-	renewed, err := s.Renew(within(t, 20*time.Second), again)
+	renewed, err := s.Renew(within(t, time.Minute), again)
 	if err != nil || renewed.Generation == o.Generation {
 		t.Fatalf("renewed to %+v, %v, want another generation", renewed, err)
 	}
-	found, err = s.Stat(within(t, 20*time.Second), renewed)
+	found, err = s.Stat(within(t, time.Minute), renewed)
 	if err != nil || !found.CustomTime.IsZero() || found.ContentType != "text/plain" {
 		t.Errorf("after that it is %+v, %v, want it without a custom time", found, err)
 	}
-	if got, err := s.Read(within(t, 20*time.Second), renewed, 100); err != nil || string(got) != "report" {
+	if got, err := s.Read(within(t, time.Minute), renewed, 100); err != nil || string(got) != "report" {
 		t.Errorf("it reads %q, %v", got, err)
 	}
 	// The relay that had finished the message may only now come to mark its object.
-	if err := s.Finish(within(t, 20*time.Second), o, at); err != nil {
+	if err := s.Finish(within(t, time.Minute), o, at); err != nil {
 		t.Error(err)
 	}
-	if found, err := s.Stat(within(t, 20*time.Second), renewed); err != nil || !found.CustomTime.IsZero() {
+	if found, err := s.Stat(within(t, time.Minute), renewed); err != nil || !found.CustomTime.IsZero() {
 		t.Errorf("a late mark reached the new generation: %+v, %v", found, err)
 	}
 	// Whoever comes from the old generation too, or again because the new one was not written down, gets the same.
-	again, err = s.Renew(within(t, 20*time.Second), o)
+	again, err = s.Renew(within(t, time.Minute), o)
 	if err != nil || again != renewed {
 		t.Errorf("renewed again to %+v, %v, want %+v", again, err, renewed)
 	}
-	if err := s.Finish(within(t, 20*time.Second), renewed, at); err != nil {
+	if err := s.Finish(within(t, time.Minute), renewed, at); err != nil {
 		t.Error(err)
 	}
-	third, err := s.Renew(within(t, 20*time.Second), o)
-	if found, statErr := s.Stat(within(t, 20*time.Second), third); err != nil || statErr != nil || third.Generation == renewed.Generation || !found.CustomTime.IsZero() {
+	third, err := s.Renew(within(t, time.Minute), o)
+	if found, statErr := s.Stat(within(t, time.Minute), third); err != nil || statErr != nil || third.Generation == renewed.Generation || !found.CustomTime.IsZero() {
 		t.Errorf("renewed once it was marked: %+v, %v, %v", found, err, statErr)
 	}
 }
@@ -170,12 +170,12 @@ func TestRenewTakesNothingElse(t *testing.T) {
 	o := put(t, s, []byte("report"))
 	for _, other := range []string{"retort", "longer than the report"} {
 		b.Write(o.Name, []byte(other), nil)
-		if got, err := s.Renew(within(t, 20*time.Second), o); !errors.Is(err, inbox.ErrObjectChanged) {
+		if got, err := s.Renew(within(t, time.Minute), o); !errors.Is(err, inbox.ErrObjectChanged) {
 			t.Errorf("renewed to %+v, %v, want that other content is there", got, err)
 		}
 	}
 	b.Delete(o.Name)
-	if got, err := s.Renew(within(t, 20*time.Second), o); !errors.Is(err, inbox.ErrObjectMissing) {
+	if got, err := s.Renew(within(t, time.Minute), o); !errors.Is(err, inbox.ErrObjectMissing) {
 		t.Errorf("renewed to %+v, %v, want that it is gone", got, err)
 	}
 }
@@ -184,7 +184,7 @@ func TestFinishIsContentWithWhatIsGone(t *testing.T) {
 	b, s := world(t)
 	o := put(t, s, []byte("report"))
 	b.Delete(o.Name)
-	if err := s.Finish(within(t, 20*time.Second), o, time.Now()); err != nil {
+	if err := s.Finish(within(t, time.Minute), o, time.Now()); err != nil {
 		t.Error(err)
 	}
 }
@@ -233,22 +233,22 @@ func TestWhatCannotBeHadIsToldApart(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			b.Refuse(tt.status)
 			defer b.Refuse(0)
-			got, err := s.Read(within(t, 20*time.Second), tt.o, 10_000)
+			got, err := s.Read(within(t, time.Minute), tt.o, 10_000)
 			if !errors.Is(err, tt.want) || (tt.want == nil && !bytes.Equal(got, body)) {
 				t.Errorf("%d bytes, %v, want %v", len(got), err, tt.want)
 			}
 		})
 	}
-	if _, err := s.Read(within(t, 20*time.Second), at("plain", gen, ""), 999); !errors.Is(err, inbox.ErrObjectTooLarge) {
+	if _, err := s.Read(within(t, time.Minute), at("plain", gen, ""), 999); !errors.Is(err, inbox.ErrObjectTooLarge) {
 		t.Errorf("one byte over the limit: %v", err)
 	}
-	if got, err := s.Read(within(t, 20*time.Second), at("plain", gen, ""), 1000); err != nil || len(got) != 1000 {
+	if got, err := s.Read(within(t, time.Minute), at("plain", gen, ""), 1000); err != nil || len(got) != 1000 {
 		t.Errorf("at the limit: %d bytes, %v", len(got), err)
 	}
-	if _, err := s.Stat(within(t, 20*time.Second), at("replaced", old, "")); !errors.Is(err, inbox.ErrObjectChanged) {
+	if _, err := s.Stat(within(t, time.Minute), at("replaced", old, "")); !errors.Is(err, inbox.ErrObjectChanged) {
 		t.Errorf("a replaced object: %v", err)
 	}
-	if _, err := s.Stat(within(t, 20*time.Second), at("nothing", 0, "")); !errors.Is(err, inbox.ErrObjectMissing) {
+	if _, err := s.Stat(within(t, time.Minute), at("nothing", 0, "")); !errors.Is(err, inbox.ErrObjectMissing) {
 		t.Errorf("a missing object: %v", err)
 	}
 }
@@ -283,7 +283,7 @@ func TestWhatIsListedGoesOnWhereItEnded(t *testing.T) {
 	last := ""
 	for pages := 0; pages < 10; pages++ {
 		var err error
-		last, err = s.List(within(t, 20*time.Second), b.Name, "b/", last, 2, func(o inbox.FoundObject) error {
+		last, err = s.List(within(t, time.Minute), b.Name, "b/", last, 2, func(o inbox.FoundObject) error {
 			got = append(got, o.Name)
 			return nil
 		})

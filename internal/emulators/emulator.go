@@ -15,7 +15,7 @@ import (
 )
 
 // startTimeout bounds a start for a caller that has set no deadline. Java on a busy machine takes seconds.
-const startTimeout = 90 * time.Second
+const startTimeout = 3 * time.Minute
 
 // Emulator is a server that answers.
 type Emulator struct {

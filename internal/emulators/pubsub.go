@@ -65,7 +65,7 @@ func startPubSub(ctx context.Context, path string) (*Emulator, error) {
 }
 
 func pubSubAnswers(ctx context.Context, host string) error {
-	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	conn, err := dial(host)
 	if err != nil {

@@ -46,7 +46,7 @@ func StartSpanner(ctx context.Context) (*Emulator, error) {
 }
 
 func spannerAnswers(ctx context.Context, host string) error {
-	ctx, cancel := context.WithTimeout(ctx, 15*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	conn, err := dial(host)
 	if err != nil {

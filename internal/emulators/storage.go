@@ -82,7 +82,7 @@ func NewBucket(ctx context.Context, host, project, name string) error {
 
 // storageAnswers asks for the buckets of a project: servers other than fake-gcs-server have no health check.
 func storageAnswers(ctx context.Context, host string) error {
-	ctx, cancel := context.WithTimeout(ctx, 15*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+host+"/storage/v1/b?project=is-it-there", nil)
 	if err != nil {

@@ -23,8 +23,8 @@ const (
 	instance = "local"
 
 	// readyTimeout bounds what comes after the emulators have answered; stopTimeout one step of the end.
-	readyTimeout = 60 * time.Second
-	stopTimeout  = 5 * time.Second
+	readyTimeout = 3 * time.Minute
+	stopTimeout  = 20 * time.Second
 )
 
 // Options of a stack.

@@ -20,7 +20,7 @@ func TestMain(m *testing.M) { emulatortest.Main(m) }
 
 const (
 	consumer = "orders"
-	lease    = 30 * time.Second
+	lease    = 2 * time.Minute
 )
 
 // world is one database with a store whose calls are tapped.
