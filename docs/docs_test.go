@@ -43,7 +43,7 @@ func TestEverySettingIsDocumentedAndEveryDocumentedOneExists(t *testing.T) {
 	for _, row := range rows(t, configuration) {
 		name := strings.Trim(row[0], "`")
 		top, _, _ := strings.Cut(strings.ReplaceAll(name, "[]", ""), ".")
-		if len(row) == 4 && slices.Contains([]string{"consumer", "engines", "routes", "retention", "relay", "claimCheck"}, top) {
+		if len(row) == 4 && slices.Contains([]string{"consumer", "engines", "routes", "retention", "relay", "claimCheck", "traceAttributes"}, top) {
 			documented[name] = row[2]
 		}
 	}

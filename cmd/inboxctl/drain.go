@@ -131,7 +131,7 @@ func (a *app) drain(cmd *cobra.Command, f drainFlags) error {
 		d := &drainer{app: a, cmd: cmd, flags: f, client: client, subscription: subscription,
 			inserted: map[string]bool{}, failed: map[string]bool{}, unacknowledged: map[string]bool{}}
 		d.receiver = receiver.Receiver{Consumer: cfg.Consumer, Router: router, Store: store, Threshold: cfg.ClaimCheck.Threshold,
-			Buckets: cfg.ClaimCheck.Buckets, Now: a.now,
+			Buckets: cfg.ClaimCheck.Buckets, TraceAttributes: cfg.TraceAttributes, Now: a.now,
 			Log: slog.New(slog.DiscardHandler), // what it has to say of a message is in the report
 		}
 		if objects.Bucket() != "" {

@@ -206,7 +206,7 @@ func placeAgain(cfg *config.Config, router *routing.Router, m inbox.Message, bod
 	}
 	to := spannerstore.Rerouted{Message: m}
 	if m.Reason == inbox.Unreadable {
-		if err := readAgain(&to, body); err != nil {
+		if err := readAgain(cfg, &to, body); err != nil {
 			return spannerstore.Rerouted{}, err
 		}
 		body = to.Body
@@ -248,7 +248,7 @@ func place(m *inbox.Message, d routing.Decision) {
 }
 
 // readAgain reads the request body that was stored because it could not be read.
-func readAgain(to *spannerstore.Rerouted, stored []byte) error {
+func readAgain(cfg *config.Config, to *spannerstore.Rerouted, stored []byte) error {
 	e, err := pushmsg.Parse(stored)
 	if err != nil {
 		return fmt.Errorf("it is still unreadable: %w", err)
@@ -266,7 +266,7 @@ func readAgain(to *spannerstore.Rerouted, stored []byte) error {
 		}
 		e.Attributes = receiver.WithoutSource(e.Attributes)
 	}
-	m.Attributes, m.ContentSHA256 = e.Attributes, inbox.ContentSHA256(e.Data, e.Attributes)
+	m.Attributes, m.ContentSHA256 = e.Attributes, inbox.ContentSHA256(e.Data, e.Attributes, cfg.TraceAttributes...)
 	m.PayloadSHA256, m.PayloadBytes = inbox.SHA256(e.Data), int64(len(e.Data))
 	return nil
 }

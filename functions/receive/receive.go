@@ -108,7 +108,8 @@ func Options(lookup config.Lookup, w io.Writer) funcserver.Options {
 				return nil, err
 			}
 			return &receiver.Receiver{Consumer: cfg.Consumer, Revision: env.Revision, Store: s, Router: router, Objects: objects,
-				Threshold: cfg.ClaimCheck.Threshold, Buckets: cfg.ClaimCheck.Buckets, Log: log, Now: time.Now, Observer: watch}, nil
+				Threshold: cfg.ClaimCheck.Threshold, Buckets: cfg.ClaimCheck.Buckets, TraceAttributes: cfg.TraceAttributes,
+				Log: log, Now: time.Now, Observer: watch}, nil
 		}
 		endpoint := wiring.Endpoint(receiver.Handler(get, log), auth, log, receiver.DeadLetterPath)
 		return wiring.Health(endpoint, time.Now, log, checks), nil

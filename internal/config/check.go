@@ -41,6 +41,11 @@ func (r *reader) check(cfg *Config) {
 	r.checkRetention(&cfg.Retention)
 	r.checkRelay(cfg)
 	r.checkClaimCheck(&cfg.ClaimCheck)
+	for i, name := range cfg.TraceAttributes {
+		if begin, _ := strings.CutSuffix(name, "*"); begin == "" || strings.Contains(begin, "*") || strings.TrimSpace(name) != name {
+			r.fault("traceAttributes["+itoa(i)+"]", "%q names no attribute; write a name, or the beginning of one with a * behind it", name)
+		}
+	}
 }
 
 // engineNames returns the engines in the order of the file.

@@ -91,3 +91,22 @@ func TestClaimsThatCannotBe(t *testing.T) {
 		t.Errorf("a dead letter with an id of its own may run: %v", err)
 	}
 }
+
+func TestTraceAttributesAreNamesOrTheirBeginnings(t *testing.T) {
+	parse := func(names string) (*Config, error) {
+		cfg, _, err := Parse("inbox.yaml", []byte(claimsText+"traceAttributes: "+names+"\n"))
+		return cfg, err
+	}
+	cfg, err := parse(`[x-span, "hop-*"]`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"x-span", "hop-*"}, cfg.TraceAttributes); diff != "" {
+		t.Error(diff)
+	}
+	for _, bad := range []string{`"*"`, `""`, `"a*b"`, `"**"`, `" a"`} {
+		if _, err := parse(`[a, ` + bad + `]`); err == nil || !strings.Contains(err.Error(), "traceAttributes[1]: ") {
+			t.Errorf("%s: %v", bad, err)
+		}
+	}
+}

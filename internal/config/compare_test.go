@@ -173,7 +173,7 @@ func TestNoSettingIsForgotten(t *testing.T) {
 		t.Fatal(err)
 	}
 	documented := map[string]bool{}
-	for _, m := range regexp.MustCompile("(?m)^\\| `((?:consumer|engines|routes|retention|relay|claimCheck)\\b[^`]*)` \\|").FindAllStringSubmatch(string(text), -1) {
+	for _, m := range regexp.MustCompile("(?m)^\\| `((?:consumer|engines|routes|retention|relay|claimCheck|traceAttributes)\\b[^`]*)` \\|").FindAllStringSubmatch(string(text), -1) {
 		documented[m[1]] = true
 	}
 	seen, paths := map[string]bool{}, map[string]bool{}

@@ -18,6 +18,8 @@ type Config struct {
 	Retention  Retention
 	Relay      Relay
 	ClaimCheck ClaimCheck
+	// TraceAttributes are further attributes that are no part of a message's content. See inbox.TransportAttribute.
+	TraceAttributes []string
 
 	// Warnings are those of Parse, for the start to log.
 	Warnings []Warning

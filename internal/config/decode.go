@@ -42,6 +42,13 @@ func (r *reader) readConfig(n *node, cfg *Config) {
 			})
 		},
 		"relay": func(n *node, path string) { r.readRelay(n, path, &cfg.Relay) },
+		"traceAttributes": func(n *node, path string) {
+			r.list(n, path, func(n *node, path string) {
+				var name string
+				r.text(&name)(n, path)
+				cfg.TraceAttributes = append(cfg.TraceAttributes, name)
+			})
+		},
 		"claimCheck": func(n *node, path string) {
 			r.fields(n, path, map[string]field{
 				"threshold": r.size(&cfg.ClaimCheck.Threshold),

@@ -33,8 +33,11 @@ var settings = map[string]setting{
 	"Config.Retention":  {path: "retention"},
 	"Config.Relay":      {path: "relay"},
 	"Config.ClaimCheck": {path: "claimCheck"},
-	"Config.Warnings":   {nothing: "it is what the check says"},
-	"Config.Hints":      {nothing: "it is what the check says"},
+	"Config.TraceAttributes": {path: "traceAttributes", effect: "A name that is taken out is content again: where a message was stored " +
+		"meanwhile and carries it, its redelivery is other content and is parked as DEDUPE_CONFLICT. A name that is added holds for " +
+		"redeliveries of stored messages too."},
+	"Config.Warnings": {nothing: "it is what the check says"},
+	"Config.Hints":    {nothing: "it is what the check says"},
 
 	"Engine.Name": {nothing: "engines are compared by it"},
 	"Engine.Kind": {path: "kind", effect: looksElsewhere},

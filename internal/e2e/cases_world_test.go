@@ -75,7 +75,7 @@ func (w *caseWorld) deploy(routes, statuses string) {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	rec := &receiver.Receiver{Consumer: cfg.Consumer, Revision: "rev", Store: w.store, Router: router, Log: log, Now: time.Now}
+	rec := &receiver.Receiver{Consumer: cfg.Consumer, Revision: "rev", Store: w.store, Router: router, TraceAttributes: cfg.TraceAttributes, Log: log, Now: time.Now}
 	w.receive = wiring.Endpoint(receiver.Handler(func(context.Context) (*receiver.Receiver, error) { return rec, nil }, log), auth, log)
 	w.relay = relayer.New(relayer.FromConfig(cfg, "rev"), relayer.Deps{Store: w.relays, Router: router, Engines: engines, Log: log,
 		Now: time.Now, After: time.After, NewID: wiring.NewID, Rand: wiring.NewRand})

@@ -92,24 +92,54 @@ func LaneShard(laneID string) int64 {
 	return int64(max(0, strings.IndexByte("0123456789abcdef", laneID[0])))
 }
 
-// ContentSHA256 is the hash that tells an exact redelivery from a contradiction. attributes must already lack those
-// that the transport adds or changes between deliveries (TransportAttribute).
-func ContentSHA256(data []byte, attributes map[string]string) string {
+// ContentSHA256 is the hash that tells an exact redelivery from a contradiction: of the data, and of the attributes but for
+// those of the transport (TransportAttribute).
+func ContentSHA256(data []byte, attributes map[string]string, trace ...string) string {
+	names := contentNames(attributes, func(name string) bool { return TransportAttribute(name, trace...) })
+	return contentSHA256(data, attributes, names)
+}
+
+// Contents returns the hashes under which a row may have kept this content: ContentSHA256 first, then those of other lists
+// of trace attributes that a row may have been stored under. An attribute that was content then stands in its hash with the
+// value of its delivery, which a redelivery of that message has too.
+func Contents(data []byte, attributes map[string]string, trace ...string) []string {
+	var hashes []string
+	var seen [][]string
+	for _, transport := range []func(name string) bool{
+		func(name string) bool { return TransportAttribute(name, trace...) },
+		func(name string) bool { return TransportAttribute(name) }, // before the configuration named more
+		fewTransportAttributes,
+	} {
+		names := contentNames(attributes, transport)
+		if slices.ContainsFunc(seen, func(other []string) bool { return slices.Equal(names, other) }) {
+			continue // a payload is hashed no more often than it must be
+		}
+		seen = append(seen, names)
+		hashes = append(hashes, contentSHA256(data, attributes, names))
+	}
+	return hashes
+}
+
+func contentSHA256(data []byte, attributes map[string]string, names []string) string {
 	h := sha256.New()
 	writeLength(h, len(data))
 	h.Write(data) // not through a string: that would be two copies of a payload
-	names := make([]string, 0, len(attributes))
-	for name := range attributes {
-		if !TransportAttribute(name) {
-			names = append(names, name)
-		}
-	}
-	slices.Sort(names)
 	for _, name := range names {
 		writePart(h, name)
 		writePart(h, attributes[name])
 	}
 	return hex.EncodeToString(h.Sum(nil))
+}
+
+func contentNames(attributes map[string]string, transport func(name string) bool) []string {
+	names := make([]string, 0, len(attributes))
+	for name := range attributes {
+		if !transport(name) {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
 }
 
 // SHA256 returns the hex SHA-256 of b.
@@ -118,10 +148,36 @@ func SHA256(b []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// TransportAttribute reports whether Pub/Sub or its client libraries set the attribute for one delivery: dead-letter
-// source attributes and trace context. It is no part of a message's content.
+// TransportAttribute reports whether an attribute is set by the transport for one delivery, or by a tracer for one publish,
+// and so is no part of a message's content: what Pub/Sub adds to a dead letter, what its client libraries set, and trace
+// context under the names of the usual tracers, in any letter case and with underscores for hyphens. trace names more; a
+// name that ends in * stands for all that begin so.
+//
 // https://docs.cloud.google.com/pubsub/docs/dead-letter-topics
-func TransportAttribute(name string) bool {
+func TransportAttribute(name string, trace ...string) bool {
+	if strings.HasPrefix(name, "CloudPubSubDeadLetterSource") {
+		return true
+	}
+	folded := foldName(name)
+	matches := func(pattern string) bool {
+		begin, all := strings.CutSuffix(foldName(pattern), "*")
+		return folded == begin || all && strings.HasPrefix(folded, begin)
+	}
+	return slices.ContainsFunc(traceAttributes, matches) || slices.ContainsFunc(trace, matches)
+}
+
+// traceAttributes are those of W3C, Zipkin, Google Cloud, gRPC, AWS, Datadog, Sentry, Jaeger, New Relic, Elastic, OpenTracing
+// and Dynatrace.
+var traceAttributes = []string{
+	"googclient-*", "traceparent", "tracestate", "baggage", "b3", "x-b3-*", "x-cloud-trace-context", "grpc-trace-bin", "x-amzn-trace-id",
+	"x-datadog-*", "dd-pathway-ctx*", "sentry-trace", "uber-trace-id", "uberctx-*", "newrelic", "elastic-apm-traceparent", "ot-tracer-*",
+	"ot-baggage-*", "x-dynatrace",
+}
+
+func foldName(name string) string { return strings.ReplaceAll(strings.ToLower(name), "_", "-") }
+
+// fewTransportAttributes is TransportAttribute as rows were stored by that know no other tracer than W3C's.
+func fewTransportAttributes(name string) bool {
 	return strings.HasPrefix(name, "CloudPubSubDeadLetterSource") || strings.HasPrefix(name, "googclient_") ||
 		name == "traceparent" || name == "tracestate"
 }

@@ -129,9 +129,20 @@ func TestContentIsWhatThePublisherSent(t *testing.T) {
 		"the trace":              with("traceparent", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"),
 		"the trace state":        with("tracestate", "a=b"),
 	}
+	for _, name := range []string{"Traceparent", "TRACESTATE", "baggage", "b3", "B3", "X-B3-TraceId", "x-b3-sampled", "x_b3_spanid",
+		"x-cloud-trace-context", "X-Cloud-Trace-Context", "grpc-trace-bin", "X-Amzn-Trace-Id", "x-datadog-trace-id", "x-datadog-tags",
+		"dd-pathway-ctx-base64", "sentry-trace", "Sentry_Trace", "uber-trace-id", "uberctx-user", "newrelic", "elastic-apm-traceparent",
+		"ot-tracer-traceid", "googclient_schemarevisionid", "Googclient_Other"} {
+		same[name] = with(name, "x")
+	}
 	for name, attributes := range same {
 		if got := inbox.ContentSHA256([]byte("data"), attributes); got != want {
 			t.Errorf("%s changes the content", name)
+		}
+	}
+	for _, name := range []string{"our_span", "OUR-span", "hop-1", "Hop-"} {
+		if got := inbox.ContentSHA256([]byte("data"), with(name, "x"), "our-span", "hop-*"); got != want {
+			t.Errorf("%s changes the content, which the configuration calls trace context", name)
 		}
 	}
 	collisions(t, map[string]string{
@@ -140,13 +151,31 @@ func TestContentIsWhatThePublisherSent(t *testing.T) {
 		"no data":                  inbox.ContentSHA256(nil, base()),
 		"one attribute more":       inbox.ContentSHA256([]byte("data"), with("a", "")),
 		"another value":            inbox.ContentSHA256([]byte("data"), with("tenant", "u")),
-		"a name that looks traced": inbox.ContentSHA256([]byte("data"), with("Traceparent", "x")),
+		"a name that looks traced": inbox.ContentSHA256([]byte("data"), with("traceparent2", "x")),
+		"a name like a vitamin":    inbox.ContentSHA256([]byte("data"), with("b3x", "x")),
+		"a name that goes on":      inbox.ContentSHA256([]byte("data"), with("our-spanner", "x"), "our-span"),
 		"values exchanged":         inbox.ContentSHA256([]byte("data"), map[string]string{"eventId": "t", "tenant": "1"}),
 		"names run into values":    inbox.ContentSHA256([]byte("data"), map[string]string{"eventId1": "", "tenant": "t"}),
 		"no attributes":            inbox.ContentSHA256([]byte("data"), nil),
 	})
 	if inbox.ContentSHA256(nil, nil) != inbox.ContentSHA256([]byte{}, map[string]string{}) {
 		t.Error("nothing and emptiness differ")
+	}
+}
+
+// What is no content by now was content when a row was stored: its redelivery has the attribute with the same value.
+func TestAContentHasTheHashesOfEarlierLists(t *testing.T) {
+	attributes := map[string]string{"eventId": "1", "b3": "x", "our-span": "y"}
+	want := []string{
+		inbox.ContentSHA256([]byte("data"), map[string]string{"eventId": "1"}),
+		inbox.ContentSHA256([]byte("data"), map[string]string{"eventId": "1", "our-span": "y"}),
+		"6760cc2bbb4b965dfb13e0fcfa1c71008dde8c2de708e602a7280497eb7768a9", // of all three: as rows were stored that know W3C's names only
+	}
+	if got := inbox.Contents([]byte("data"), attributes, "our-span"); !slices.Equal(got, want) {
+		t.Errorf("the hashes are %v, want %v", got, want)
+	}
+	if got := inbox.Contents([]byte("data"), map[string]string{"eventId": "1", "traceparent": "x"}, "our-span"); len(got) != 1 {
+		t.Errorf("%d hashes where no list differs", len(got))
 	}
 }
 

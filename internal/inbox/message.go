@@ -56,6 +56,7 @@ type Message struct {
 
 	Attributes      map[string]string
 	ContentSHA256   string
+	Contents        []string // of an arrival: the hashes that its content may have in another row (Contents). It is no column
 	PayloadSHA256   string
 	PayloadBytes    int64
 	PayloadLocation string // empty: inline; see Object.Location

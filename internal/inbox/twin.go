@@ -1,6 +1,9 @@
 package inbox
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // Twin is a row that looks like a message: the evidence that a dead letter may have been stored by an earlier delivery
 // after all. It may also be another message with the same content, published in the same moment: nobody but a person can
@@ -44,7 +47,8 @@ func (m *Message) published() (first, last time.Time) {
 // IsTwin reports whether other looks like m.
 func (m *Message) IsTwin(other *Message) bool {
 	first, last := m.published()
-	return other.ID != m.ID && other.Subscription == m.Subscription && other.ContentSHA256 == m.ContentSHA256 &&
+	sameContent := other.ContentSHA256 == m.ContentSHA256 || slices.Contains(m.Contents, other.ContentSHA256)
+	return other.ID != m.ID && other.Subscription == m.Subscription && sameContent &&
 		!other.PublishedAt.Before(first) && !other.PublishedAt.After(last)
 }
 

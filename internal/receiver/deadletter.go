@@ -89,6 +89,7 @@ func (r *Receiver) deadLetter(letter *pushmsg.Envelope, body []byte) (*inbox.Arr
 	a := r.arrivalBy(&e, d)
 	m := &a.Message
 	business := d.DedupeKey != ""
+	m.Contents = inbox.Contents(e.Data, e.Attributes, r.TraceAttributes...)
 	r.address(m, &e, attempts, business)
 	if m.PublishedAt.IsZero() && d.Order != inbox.OrderReceived && !letter.PublishTime.IsZero() {
 		m.OrderedAt = letter.PublishTime

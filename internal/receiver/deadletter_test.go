@@ -159,6 +159,19 @@ func TestAPublishTimeWithoutAFractionStillFindsItsTwin(t *testing.T) {
 	}
 }
 
+// The row of an earlier revision has a hash in which a tracer's attribute was content.
+func TestALetterFindsItsTwinOfAnEarlierRevision(t *testing.T) {
+	w := newWorld(t, deadLetterRoutes)
+	o := original("1", map[string]string{"order": "4711", "b3": "x"}, "{}")
+	w.deliver(o.body(t))
+	contents := inbox.Contents(o.Data, o.Attributes)
+	w.set(w.one().ID, map[string]any{"ContentSha256": contents[len(contents)-1]})
+	w.letters(deadLetter("d-1", o).body(t))
+	if rows := w.rows(); len(contents) != 2 || len(rows) != 2 || rows[1].ConflictsWith != rows[0].ID {
+		t.Errorf("rows %v", places(rows))
+	}
+}
+
 func TestALetterThatIsToBeProcessedWaitsInItsPlace(t *testing.T) {
 	w := newWorld(t, deadLetterRoutes)
 	o := original("1", map[string]string{"order": "4711"}, "{}")

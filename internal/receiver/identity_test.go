@@ -1,7 +1,11 @@
 package receiver_test
 
 import (
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
 	"fmt"
+	"io"
 	"net/http"
 	"sort"
 	"strings"
@@ -315,6 +319,75 @@ func TestOneMessageInTwoSubscriptionsIsTwoRowsUnlessItsScopeIsTheConsumer(t *tes
 			}
 			if got := len(w.rows()); got != tt.want {
 				t.Errorf("%d rows, want %d", got, tt.want)
+			}
+		})
+	}
+}
+
+func TestC101ARepetitionUnderAnotherTraceIsKnown(t *testing.T) {
+	w := newWorld(t, `
+  - {name: any, dedupe: attributes.eventId, engine: e, message: M}`)
+	bodies := input(t, "C101")
+	if diff := cmp.Diff(repeat(204, len(bodies)), w.postAll(bodies)); diff != "" {
+		t.Error(diff)
+	}
+	rows := w.rows()
+	if len(rows) != len(bodies)/2 {
+		t.Errorf("%d rows of %d pairs", len(rows), len(bodies)/2)
+	}
+	for _, r := range rows {
+		if r.place() != "RECEIVED" || r.Deliveries != 1 || len(r.Attributes) < 2 {
+			t.Errorf("%s: %s after %d redeliveries, with the attributes %v", r.DedupeKey, r.place(), r.Deliveries, r.Attributes)
+		}
+	}
+}
+
+func TestATraceOfOnesOwnIsNoContentWhereTheConfigurationSaysSo(t *testing.T) {
+	w := newWorld(t, byEvent)
+	rec := w.receiver(w.store)
+	rec.TraceAttributes = []string{"hop-*"}
+	endpoint := w.endpointOf(rec, noAuth(t))
+	for n, attribute := range []string{"hop-1", "Hop_2"} {
+		m := message{ID: fmt.Sprint(n), Attributes: map[string]string{"eventId": "evt-1", attribute: fmt.Sprint(n)}, Data: []byte("a")}
+		if got := post(endpoint, m.body(t)).Code; got != 204 {
+			t.Fatalf("status %d", got)
+		}
+	}
+	if r := w.one(); r.place() != "RECEIVED" || r.Deliveries != 1 {
+		t.Errorf("%s after %d redeliveries", r.place(), r.Deliveries)
+	}
+}
+
+// A row keeps the hash of its day. What counted as content then is there in each redelivery, unchanged.
+func TestARedeliveryIsKnownAcrossAChangeOfWhatIsContent(t *testing.T) {
+	m := message{ID: "1", Attributes: map[string]string{"eventId": "evt-1", "b3": "x", "our-span": "y"}, Data: []byte("a")}
+	hash := func(parts ...string) string { // as rows are hashed that know W3C's names only
+		h := sha256.New()
+		for _, part := range parts {
+			_ = binary.Write(h, binary.BigEndian, uint64(len(part)))
+			_, _ = io.WriteString(h, part)
+		}
+		return hex.EncodeToString(h.Sum(nil))
+	}
+	for name, stored := range map[string]string{
+		"before tracers were known":              hash("a", "b3", "x", "eventId", "evt-1", "our-span", "y"),
+		"before the configuration named its own": hash("a", "eventId", "evt-1", "our-span", "y"),
+		"as it is":                               hash("a", "eventId", "evt-1"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, deadLetterRoutes)
+			rec := w.receiver(w.store)
+			rec.TraceAttributes = []string{"our-span"}
+			endpoint := w.endpointOf(rec, noAuth(t))
+			if got := post(endpoint, m.body(t)).Code; got != 204 {
+				t.Fatalf("status %d", got)
+			}
+			w.set(w.one().ID, map[string]any{"ContentSha256": stored})
+			if got := post(endpoint, m.body(t)).Code; got != 204 {
+				t.Fatalf("status %d", got)
+			}
+			if r := w.one(); r.place() != "RECEIVED" || r.Deliveries != 1 {
+				t.Errorf("%s after %d redeliveries", r.place(), r.Deliveries)
 			}
 		})
 	}

@@ -83,8 +83,10 @@ type Receiver struct {
 	Threshold int64
 	// Buckets are those that a sender may refer to.
 	Buckets []string
-	Log     *slog.Logger
-	Now     func() time.Time // stands in for an unknown publish time, bounds what a dead letter says of its times, and is read for durations
+	// TraceAttributes are further attributes that are no part of a message's content. See inbox.TransportAttribute.
+	TraceAttributes []string
+	Log             *slog.Logger
+	Now             func() time.Time // stands in for an unknown publish time, bounds what a dead letter says of its times, and is read for durations
 	// Observer may be nil.
 	Observer Observer
 }
@@ -215,7 +217,7 @@ func (r *Receiver) commit(ctx context.Context, a *inbox.Arrival) error {
 // which is stored beside it, once.
 func (r *Receiver) repeated(ctx context.Context, a *inbox.Arrival, e *pushmsg.Envelope) (Outcome, error) {
 	m := &a.Message
-	same := contents(e)
+	same := r.contents(e)
 	conflict := *a
 	conflict.Message.ID = inbox.ConflictID(m.Consumer, m.Scope, m.DedupeKey, m.ContentSHA256)
 	for range 2 { // a second look where another delivery of the same conflict came first
@@ -247,13 +249,14 @@ func (r *Receiver) repeated(ctx context.Context, a *inbox.Arrival, e *pushmsg.En
 
 // contents are the hashes under which a row may have kept this message: as it was read, and in raw form. Which of them it
 // was can differ between two deliveries: where the database refused a value once, where a commit that looked refused was
-// executed after all, or where an earlier revision could not read what this one can.
-func contents(e *pushmsg.Envelope) []string {
+// executed after all, or where an earlier revision could not read what this one can, or had another list of attributes that
+// are no content.
+func (r *Receiver) contents(e *pushmsg.Envelope) []string {
 	raw := inbox.SHA256(e.RawMessage)
 	if e.Unreadable != "" {
 		return []string{raw}
 	}
-	return []string{inbox.ContentSHA256(e.Data, e.Attributes), raw}
+	return append(inbox.Contents(e.Data, e.Attributes, r.TraceAttributes...), raw)
 }
 
 // own returns the row that the push owns: by its transport key, whatever identity the row has, else by its identity.
@@ -344,7 +347,7 @@ func (r *Receiver) arrivalBy(e *pushmsg.Envelope, d routing.Decision) *inbox.Arr
 	a.Body = e.Data
 	a.ContentType = ContentType(e.Attributes)
 	m.Attributes, m.TraceParent = e.Attributes, e.TraceParent()
-	m.ContentSHA256 = inbox.ContentSHA256(e.Data, e.Attributes)
+	m.ContentSHA256 = inbox.ContentSHA256(e.Data, e.Attributes, r.TraceAttributes...)
 	m.PayloadSHA256, m.PayloadBytes = inbox.SHA256(e.Data), int64(len(e.Data))
 	m.Route, m.Type, m.Version, m.TenantID = d.Route, d.Type, d.Version, d.TenantID
 	m.AggregateType, m.CorrelationID, m.CausationID = d.AggregateType, d.CorrelationID, d.CausationID
