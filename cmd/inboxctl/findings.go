@@ -275,12 +275,13 @@ func (r *reconciler) summary() error {
 		Young     int    `json:"young"`
 		Unmatched int    `json:"unmatched"`
 		Forgotten int    `json:"forgotten"`
+		Before    int    `json:"before"`
 		Findings  int    `json:"findings"`
 		Mended    int    `json:"mended"`
 		Failed    int    `json:"failed"`
 		After     string `json:"after,omitempty"`
 	}
-	s := summary{Objects: r.counts.objects, Rows: r.counts.rows, Young: r.counts.young, Unmatched: r.counts.unmatched, Forgotten: r.counts.forgotten,
+	s := summary{Objects: r.counts.objects, Rows: r.counts.rows, Young: r.counts.young, Unmatched: r.counts.unmatched, Forgotten: r.counts.forgotten, Before: r.counts.before,
 		Findings: r.counts.findings, Mended: r.counts.mended, Failed: r.counts.failed}
 	if r.cursor.Phase != phaseEnd {
 		s.After = r.cursor.text()
@@ -294,6 +295,9 @@ func (r *reconciler) summary() error {
 	text := fmt.Sprintf("looked at %d objects and %d rows: %d findings, %d mended, %d that nothing has mended", s.Objects, s.Rows, s.Findings, s.Mended, s.Failed)
 	if s.Young > 0 {
 		text += fmt.Sprintf("; %d objects are younger than %s", s.Young, r.flags.minAge)
+	}
+	if s.Before > 0 {
+		text += fmt.Sprintf("; %d objects were created before %s", s.Before, moment(r.flags.since))
 	}
 	if s.Forgotten > 0 {
 		text += fmt.Sprintf("; %d objects are older than what is remembered (retention.processed): they may have been announced", s.Forgotten)

@@ -82,6 +82,8 @@ func (i *importer) slice(ctx context.Context, limit int) (last string, err error
 	created := map[inbox.Object]time.Time{}
 	for _, o := range found {
 		switch {
+		case o.Created.Before(i.flags.since):
+			i.counts.before++
 		case i.young(o):
 		case !o.Created.After(i.now().Add(-i.cfg.Retention.Processed).Add(importMargin)):
 			i.counts.forgotten++ // the message that announced it may have been deleted since

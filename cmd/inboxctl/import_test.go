@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"cloud.google.com/go/spanner"
 	"cloud.google.com/go/storage"
 	"github.com/google/go-cmp/cmp"
 	"google.golang.org/grpc/codes"
@@ -83,7 +84,7 @@ func (r *reports) receive(push string) receiver.Outcome {
 
 func (r *reports) imports(args ...string) answer {
 	r.w.t.Helper()
-	return r.w.run(append([]string{"reconcile", "--import", "--route", "report", "--config", r.file, "--json"}, args...)...)
+	return r.w.run(append([]string{"reconcile", "--import", "--route", "report", "--config", r.file, "--created-after", "2020-01-01", "--json"}, args...)...)
 }
 
 var mending = []string{"--mend", "--reason", "the topic was missing", "--actor", "bob"}
@@ -234,7 +235,7 @@ func TestImportNamesTheMessageThatHasItsIdentity(t *testing.T) {
 	}
 	r.bucket.Write("in/x.json", []byte("2"), nil)
 	id := idsOf(w.listed())[0]
-	got := w.refused(1, "", append([]string{"reconcile", "--import", "--route", "report", "--config", r.file}, mending...)...)
+	got := w.refused(1, "", append([]string{"reconcile", "--import", "--created-after", "2020-01-01", "--route", "report", "--config", r.file}, mending...)...)
 	if !strings.Contains(got.out, "message "+id+", of generation") || w.count("SELECT COUNT(*) FROM Messages") != 1 {
 		t.Errorf("the import of another version says %q", got.out)
 	}
@@ -308,7 +309,7 @@ func TestImportWithinASubscription(t *testing.T) {
 	w := newWorldWithBucket(t)
 	r := newReports(w, strings.Replace(reportRoute, "scope: consumer, ", "", 1))
 	generation := r.bucket.Write("in/x.json", []byte("x"), nil)
-	w.refused(2, "give --subscription", "reconcile", "--import", "--route", "report", "--config", r.file)
+	w.refused(2, "give --subscription", "reconcile", "--import", "--created-after", "2020-01-01", "--route", "report", "--config", r.file)
 	got := r.imports(append(mending, "--subscription", "projects/p/subscriptions/s")...)
 	if sum := summary(t, got); sum["mended"] != 1.0 {
 		t.Errorf("the import: %+v", got)
@@ -324,20 +325,20 @@ func TestImportRefuses(t *testing.T) {
 		`{name: claimless, match: "false", dedupe: attributes.objectId, scope: consumer, engine: e, message: M}`,
 		`{name: dedupeless, match: "false", claim: {bucket: attributes.bucketId, object: attributes.objectId}, engine: e, message: M}`)
 	run := func(args ...string) []string {
-		return append([]string{"reconcile", "--import", "--config", r.file}, args...)
+		return append([]string{"reconcile", "--import", "--created-after", "2020-01-01", "--config", r.file}, args...)
 	}
 	w.refused(2, "no such route", run("--route", "none")...)
 	w.refused(1, "has no claim", run("--route", "claimless")...)
 	w.refused(1, "has no dedupe", run("--route", "dedupeless")...)
 	w.refused(2, "none of those in claimCheck.buckets", run("--route", "report", "--bucket", "other")...)
 	w.refused(2, "--subscription is", run("--route", "report", "--subscription", "s")...)
-	w.refused(2, "no configuration", "reconcile", "--import", "--route", "report")
+	w.refused(2, "no configuration", "reconcile", "--import", "--created-after", "2020-01-01", "--route", "report")
 	bucket := w.env["PAYLOAD_BUCKET"]
 	w.env["PAYLOAD_BUCKET"] = r.bucket.Name
 	w.refused(2, "keeps our own payloads", run("--route", "report")...)
 	w.env["PAYLOAD_BUCKET"] = bucket
 	two := file(t, "claimCheck: {buckets: [a-bucket, b-bucket]}\n"+configOf(reportRoute))
-	w.refused(2, "--bucket is missing", "reconcile", "--import", "--route", "report", "--config", two)
+	w.refused(2, "--bucket is missing", "reconcile", "--import", "--created-after", "2020-01-01", "--route", "report", "--config", two)
 
 	// What would run twice when its notification comes, or is about another object, is said for each object.
 	r.bucket.Write("in/x.json", []byte("x"), func(o *storage.Writer) { o.Metadata = map[string]string{"a": "b"} })
@@ -348,7 +349,7 @@ func TestImportRefuses(t *testing.T) {
 		"a claim that is another object": {strings.Replace(reportRoute, "object: attributes.objectId", `object: '"other"'`, 1), "refers to another object"},
 	} {
 		cfg := file(t, strings.Replace(r.text, reportRoute, test.route, 1))
-		got := w.refused(1, "", append([]string{"reconcile", "--import", "--route", "report", "--config", cfg}, mending...)...)
+		got := w.refused(1, "", append([]string{"reconcile", "--import", "--created-after", "2020-01-01", "--route", "report", "--config", cfg}, mending...)...)
 		if !strings.Contains(got.out, test.want) {
 			t.Errorf("%s: no %q in %q", name, test.want, got.out)
 		}
@@ -358,7 +359,7 @@ func TestImportRefuses(t *testing.T) {
 	}
 	// A message that does not fit its route is parked, as the receipt would have done.
 	cfg := file(t, strings.Replace(r.text, reportRoute, strings.Replace(reportRoute, "key: attributes.objectId", "key: payload.metadata", 1), 1))
-	got := w.ok(append([]string{"reconcile", "--import", "--route", "report", "--config", cfg}, mending...)...)
+	got := w.ok(append([]string{"reconcile", "--import", "--created-after", "2020-01-01", "--route", "report", "--config", cfg}, mending...)...)
 	if n := w.count("SELECT COUNT(*) FROM Messages WHERE Status = 'PARKED' AND Reason = 'CONTRACT'"); n != 1 || !strings.Contains(got.out, "PARKED/CONTRACT") {
 		t.Errorf("%d parked rows; it says %q", n, got.out)
 	}
@@ -391,6 +392,27 @@ func TestImportIsBoundedAndLeavesTheYoungAlone(t *testing.T) {
 	}
 	if mended != 5 || w.count("SELECT COUNT(*) FROM Messages") != 5 {
 		t.Errorf("%v were imported in %d runs", mended, runs)
+	}
+}
+
+// The database does not know how far back it remembers: with a retention that was raised since, an object younger than it may
+// have had its message forgotten. A person says from when on.
+func TestImportLooksAtWhatWasCreatedSince(t *testing.T) {
+	w := newWorldWithBucket(t)
+	r := newReports(w, reportRoute)
+	r.bucket.Write("in/x.json", []byte("x"), nil)
+	created := w.live("in/x.json").Created
+	args := append([]string{"reconcile", "--import", "--route", "report", "--config", r.file, "--json"}, mending...)
+	w.refused(2, "--import needs --created-after", args...)
+	for since, before := range map[time.Time]float64{created.Add(time.Nanosecond): 1, created: 0} {
+		sum := summary(t, w.ok(append(args, "--created-after", since.UTC().Format(time.RFC3339Nano))...))
+		if sum["before"] != before || sum["mended"] != 1-before {
+			t.Errorf("created at %s, looked at since %s: %v", created, since, sum)
+		}
+		if before == 1 && w.count("SELECT COUNT(*) FROM Messages") != 0 {
+			t.Error("an older one was imported")
+		}
+		w.apply(spanner.Delete("Messages", spanner.AllKeys()))
 	}
 }
 

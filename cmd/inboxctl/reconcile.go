@@ -34,6 +34,8 @@ type reconcileFlags struct {
 
 	imports                             bool
 	route, bucket, prefix, subscription string
+	createdAfter                        string
+	since                               time.Time // what it says
 	config                              string
 }
 
@@ -65,11 +67,16 @@ attributes.eventTime, which nobody can know. Announced is an object that some me
 generation or without naming one. Objects that the route does not match are counted, and left alone. One whose identity
 another generation has, because the dedupe does not read the generation, is a finding that nothing here mends (exit code 1).
 
+--created-after says from when on objects are looked at: the beginning of the outage, say. Older ones are counted, and left
+alone. It is required, because the database does not know how far back it remembers: an object whose message was handled
+before that would be handled a second time. Messages that finished while retention.processed was shorter than it is now have
+been forgotten by the shorter one. What is older than retention.processed is left alone in any case.
+
 --limit bounds how many objects and rows are looked at; what is printed after --after goes on from there.`,
 		Example: `  inboxctl reconcile
   inboxctl reconcile --mend --reason "weekly clean-up" --limit 100000
-  inboxctl reconcile --import --route report-uploaded --config inbox.yaml --prefix 2026/
-  inboxctl reconcile --import --route report-uploaded --config inbox.yaml --mend --reason "the topic was missing on Monday"`,
+  inboxctl reconcile --import --route report-uploaded --config inbox.yaml --created-after 2026-03-02 --prefix 2026/
+  inboxctl reconcile --import --route report-uploaded --config inbox.yaml --created-after 2026-03-02T08:00:00Z --mend --reason "the topic was missing on Monday"`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.reconcile(cmd, f) },
 	}
 	flags := cmd.Flags()
@@ -83,6 +90,7 @@ another generation has, because the dedupe does not read the generation, is a fi
 	flags.StringVar(&f.route, "route", "", "with --import: the route of the messages (required)")
 	flags.StringVar(&f.bucket, "bucket", "", "with --import: the sender's bucket (default: the only one in claimCheck.buckets)")
 	flags.StringVar(&f.prefix, "prefix", "", "with --import: only objects whose names begin so")
+	flags.StringVar(&f.createdAfter, "created-after", "", "with --import: only objects created since that `time`, 2026-03-02 or 2026-03-02T08:00:00Z (required)")
 	flags.StringVar(&f.subscription, "subscription", "", "with --import: the push subscription of the notifications, projects/P/subscriptions/NAME (required unless the route has scope: consumer)")
 	flags.StringVar(&f.config, "config", "", "with --import: the configuration file (default: $INBOX_CONFIG_FILE)")
 	return cmd
@@ -127,15 +135,36 @@ func (a *app) checkReconcile(cmd *cobra.Command, f *reconcileFlags) error {
 	case f.imports && f.subscription != "" && !subscriptionName.MatchString(f.subscription):
 		return usage("--subscription is %q; it must be projects/P/subscriptions/NAME", f.subscription)
 	}
-	for _, name := range []string{"route", "bucket", "prefix", "subscription"} {
+	for _, name := range []string{"route", "bucket", "prefix", "subscription", "created-after"} {
 		if !f.imports && cmd.Flags().Changed(name) {
 			return usage("--%s goes with --import only", name)
+		}
+	}
+	if f.imports {
+		var err error
+		if f.since, err = createdAfter(f.createdAfter); err != nil {
+			return err
 		}
 	}
 	if f.mend {
 		return a.check(&f.act)
 	}
 	return nil
+}
+
+// createdAfter reads --created-after.
+func createdAfter(text string) (time.Time, error) {
+	if text == "" {
+		return time.Time{}, usage("--import needs --created-after: from when on objects are looked at. One whose message was handled and is " +
+			"forgotten since would be handled a second time: do not go back to where retention.processed, or a shorter one that was in force " +
+			"since then, does not reach")
+	}
+	for _, layout := range []string{time.RFC3339Nano, time.DateOnly} {
+		if at, err := time.Parse(layout, text); err == nil {
+			return at, nil
+		}
+	}
+	return time.Time{}, usage("--created-after is %q; write it as 2026-03-02 (UTC) or 2026-03-02T08:00:00Z", text)
 }
 
 // The phases of a walk, in their order. Rows come after objects, so that an object that is marked here while its message is
@@ -190,7 +219,7 @@ type reconciler struct {
 	objects *claimcheck.Store
 	cursor  cursor
 	looked  int // at objects and rows
-	counts  struct{ objects, rows, young, findings, mended, failed, unmatched, forgotten int }
+	counts  struct{ objects, rows, young, findings, mended, failed, unmatched, forgotten, before int }
 }
 
 // payloads compares the bucket with the database.

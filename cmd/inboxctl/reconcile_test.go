@@ -373,6 +373,9 @@ func TestReconcileCommandLines(t *testing.T) {
 		{"--after is", []string{"--after", "e30"}},
 		{"--route goes with --import only", []string{"--route", "r"}},
 		{"--import needs --route", []string{"--import"}},
+		{"--import needs --created-after", []string{"--import", "--route", "r"}},
+		{"--created-after is \"yesterday\"", []string{"--import", "--route", "r", "--created-after", "yesterday"}},
+		{"--created-after goes with --import only", []string{"--created-after", "2026-01-01"}},
 	} {
 		w.refused(2, test.want, append([]string{"reconcile"}, test.args...)...)
 	}
