@@ -127,7 +127,7 @@ func (s *Store) readBackClaim(ctx context.Context, plan inbox.ClaimPlan, cause e
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 	defer cancel()
 	first := plan.Claimed[0].Lane
-	lanes, err := readLanes(ctx, singleReads{s.client}, []string{first.ID})
+	lanes, err := readLanes(ctx, s.single(readAs{tag: "inbox-claim"}), []string{first.ID})
 	if err != nil {
 		return inbox.ClaimPlan{}, fmt.Errorf("%w; reading it back: %w", cause, err)
 	}

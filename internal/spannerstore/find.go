@@ -19,7 +19,7 @@ UNION ALL
 SELECT m.InboxId, m.ContentSha256, m.TransportKey, m.MessageId IS NULL, m.ClaimUri, m.Attributes,
        (SELECT COUNT(*) FROM Deliveries AS d WHERE d.InboxId = m.InboxId) AS Deliveries
 FROM Messages@{FORCE_INDEX=MessagesByTransport} AS m
-WHERE m.TransportKey = @transport AND m.InboxId NOT IN UNNEST(@ids)`
+WHERE m.TransportKey IS NOT NULL AND m.TransportKey = @transport AND m.InboxId NOT IN UNNEST(@ids)`
 
 // Find returns the rows that own one of the ids or the transport key, in one round trip.
 func (s *Store) Find(ctx context.Context, ids []string, transportKey string) ([]inbox.Known, error) {

@@ -13,7 +13,7 @@ import (
 // Announced returns those of the objects that a row of the consumer refers to, in this generation or without saying in
 // which. MessagesByClaim serves it.
 func (s *Store) Announced(ctx context.Context, consumer string, objects []inbox.Object) (map[inbox.Object]bool, error) {
-	return readAnnounced(ctx, singleReads{s.client}, consumer, objects)
+	return readAnnounced(ctx, s.single(readAs{"inbox-import", priorityMedium}), consumer, objects)
 }
 
 func readAnnounced(ctx context.Context, txn reader, consumer string, objects []inbox.Object) (map[inbox.Object]bool, error) {

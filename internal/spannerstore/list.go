@@ -30,6 +30,9 @@ type Filter struct {
 	Scan int
 }
 
+// lists is by what the reads of a list are known.
+var lists = readAs{"inbox-list", priorityMedium}
+
 // Listing is what a list found, by time of receipt and id.
 type Listing struct {
 	Rows []Row
@@ -42,7 +45,7 @@ type Listing struct {
 // from MessagesByLane; finished rows are in no index by time: without lanes a slice of the table in id order is looked
 // at. What the limit cuts off is the newest, finished rows first.
 func (s *Store) List(ctx context.Context, f Filter) (Listing, error) {
-	txn := s.client.ReadOnlyTransaction()
+	txn := s.snapshot(lists)
 	defer txn.Close()
 	l := &lister{Filter: f, txn: txn}
 	l.Scan = max(f.Scan, f.Limit+1)
@@ -67,7 +70,7 @@ func (s *Store) List(ctx context.Context, f Filter) (Listing, error) {
 }
 
 // snapshotTime makes the first read of txn, and returns the moment that it and all later ones show.
-func snapshotTime(ctx context.Context, txn *spanner.ReadOnlyTransaction) (time.Time, error) {
+func snapshotTime(ctx context.Context, txn *snapshot) (time.Time, error) {
 	if err := txn.Query(ctx, spanner.Statement{SQL: "SELECT 1"}).Do(func(*spanner.Row) error { return nil }); err != nil {
 		return time.Time{}, fmt.Errorf("read the database's time: %w", err)
 	}
@@ -77,7 +80,7 @@ func snapshotTime(ctx context.Context, txn *spanner.ReadOnlyTransaction) (time.T
 // lister is one list under way.
 type lister struct {
 	Filter
-	txn     *spanner.ReadOnlyTransaction
+	txn     *snapshot
 	now     time.Time
 	bounded bool
 }
@@ -387,7 +390,6 @@ var errEnough = errors.New("enough rows")
 
 // scan reads rows of Messages until next says that it has enough.
 func (l *lister) scan(ctx context.Context, keys spanner.KeySet, columns []string, options spanner.ReadOptions, next func(*spanner.Row) (bool, error)) error {
-	options.RequestTag = "inbox-list"
 	rows := l.txn.ReadWithOptions(ctx, "Messages", keys, columns, &options)
 	err := rows.Do(func(row *spanner.Row) error {
 		more, err := next(row)
@@ -408,7 +410,7 @@ func distinct(ctx context.Context, txn reader, index string, columns []string, p
 	keys := within(prefix)
 	for {
 		var key spanner.Key
-		rows := txn.ReadWithOptions(ctx, "Messages", keys, columns, &spanner.ReadOptions{Index: index, Limit: 1, RequestTag: "inbox-list"})
+		rows := txn.ReadWithOptions(ctx, "Messages", keys, columns, &spanner.ReadOptions{Index: index, Limit: 1})
 		err := rows.Do(func(row *spanner.Row) error {
 			for i := range columns {
 				var text string
@@ -441,7 +443,7 @@ const maxSampled = 100
 // Consumers returns the consumers that have open or parked rows, a relay's entry, or a row in a small sample of the table.
 // One that has few finished rows beside many of others may be missing.
 func (s *Store) Consumers(ctx context.Context) ([]string, error) {
-	txn := s.client.ReadOnlyTransaction()
+	txn := s.snapshot(lists)
 	defer txn.Close()
 	seen := map[string]bool{}
 	for _, index := range []string{openIndex.name, parkedIndex.name} {
@@ -454,7 +456,7 @@ func (s *Store) Consumers(ctx context.Context) ([]string, error) {
 		}
 	}
 	for table, limit := range map[string]int{"Relays": 0, "Messages": maxSampled} {
-		rows := txn.ReadWithOptions(ctx, table, spanner.AllKeys(), []string{"Consumer"}, &spanner.ReadOptions{Limit: limit, RequestTag: "inbox-list"})
+		rows := txn.ReadWithOptions(ctx, table, spanner.AllKeys(), []string{"Consumer"}, &spanner.ReadOptions{Limit: limit})
 		err := rows.Do(func(row *spanner.Row) error {
 			var consumer string
 			err := row.Columns(&consumer)

@@ -118,7 +118,7 @@ func (s *Store) moved(ctx context.Context, id string, err error) error {
 	if !errors.Is(err, inbox.ErrNotFound) {
 		return err
 	}
-	txn := s.client.ReadOnlyTransaction()
+	txn := s.snapshot(shows)
 	defer txn.Close()
 	entries, readErr := readAudit(ctx, txn, id)
 	if readErr != nil {

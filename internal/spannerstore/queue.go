@@ -16,16 +16,9 @@ type reader interface {
 	ReadWithOptions(ctx context.Context, table string, keys spanner.KeySet, columns []string, opts *spanner.ReadOptions) *spanner.RowIterator
 }
 
-// singleReads makes each read a strong single-use one.
-type singleReads struct{ client *spanner.Client }
-
-func (r singleReads) ReadWithOptions(ctx context.Context, table string, keys spanner.KeySet, columns []string, opts *spanner.ReadOptions) *spanner.RowIterator {
-	return r.client.Single().ReadWithOptions(ctx, table, keys, columns, opts)
-}
-
 // readQueues reads the first messages of each lane's queue in order: perLane(lane) of them at most, with what the index
 // stores. One keyed read over all lanes' prefixes serves as long as its limit is not hit; the lanes that it did not reach
-// are read one by one. (A SQL form with a limit per lane scans the table per lane on the emulator.)
+// are read one by one.
 func readQueues(ctx context.Context, txn reader, lanes []string, perLane func(lane string) int) (map[string][]*inbox.Message, error) {
 	queues := make(map[string][]*inbox.Message, len(lanes))
 	if len(lanes) == 0 {

@@ -19,11 +19,14 @@ type Holding struct {
 	ProcessedAt     time.Time
 }
 
+// reconciles is by what the reads of a reconciliation are known.
+var reconciles = readAs{"inbox-reconcile", priorityLow}
+
 var holdingColumns = []string{"InboxId", "Status", "PayloadLocation", "PayloadSha256", "ProcessedAt"}
 
 // Holdings reads rows by key. One that is not there is missing from the answer.
 func (s *Store) Holdings(ctx context.Context, ids []string) (map[string]Holding, error) {
-	return readHoldings(ctx, singleReads{s.client}, ids)
+	return readHoldings(ctx, s.single(reconciles), ids)
 }
 
 func readHoldings(ctx context.Context, txn reader, ids []string) (map[string]Holding, error) {
@@ -73,7 +76,7 @@ func (s *Store) ParkedHoldings(ctx context.Context, after Place, limit int) ([]H
 
 // walk reads a slice of an index, and those rows by key: two rows each.
 func (s *Store) walk(ctx context.Context, index oldestIndex, after Place, limit int) ([]Holding, Place, error) {
-	txn := s.client.ReadOnlyTransaction()
+	txn := s.snapshot(reconciles)
 	defer txn.Close()
 	keys := within(spanner.Key{})
 	if after.ID != "" {

@@ -205,7 +205,7 @@ func (s *Store) renew(ctx context.Context, r Reopening, id string) (renewal, err
 	if !r.Force || r.DryRun || r.Renew == nil {
 		return renewal{}, nil
 	}
-	txn := s.client.ReadOnlyTransaction()
+	txn := s.snapshot(shows)
 	defer txn.Close()
 	planned, err := planReopen(ctx, txn, r, []string{id})
 	if err != nil {
@@ -229,7 +229,7 @@ func writeLocation(m *inbox.Message) *spanner.Mutation {
 // operate runs an operator's action: in a read-write transaction, or dry on a snapshot of the database.
 func (s *Store) operate(ctx context.Context, tag string, dry bool, act func(ctx context.Context, txn reader, write func([]*spanner.Mutation) error) error) error {
 	if dry {
-		txn := s.client.ReadOnlyTransaction()
+		txn := s.snapshot(shows)
 		defer txn.Close()
 		return act(ctx, txn, func([]*spanner.Mutation) error { return nil })
 	}

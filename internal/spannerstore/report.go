@@ -57,7 +57,7 @@ func (s *Store) TakeReporter(ctx context.Context, consumer, owner string, lease 
 }
 
 func readReporter(ctx context.Context, txn reader, consumer string) (owner string, until time.Time, err error) {
-	rows := txn.ReadWithOptions(ctx, "Relays", spanner.Key{consumer}, []string{"ReporterOwner", "ReporterUntil"}, &spanner.ReadOptions{RequestTag: "inbox-report"})
+	rows := txn.ReadWithOptions(ctx, "Relays", spanner.Key{consumer}, []string{"ReporterOwner", "ReporterUntil"}, reports.options(nil))
 	err = rows.Do(func(row *spanner.Row) error {
 		var o spanner.NullString
 		var u spanner.NullTime
@@ -74,7 +74,7 @@ func readReporter(ctx context.Context, txn reader, consumer string) (owner strin
 // up to a limit and where that is hit its shards or reasons in addition; finished rows are in none of these indexes.
 func (s *Store) Report(ctx context.Context, req inbox.ReportRequest) (inbox.Report, error) {
 	single := s.client.Single()
-	engines, err := readEngines(ctx, single, req.Consumer)
+	engines, err := readEngines(ctx, tagged{single, reports}, req.Consumer)
 	if err != nil {
 		return inbox.Report{}, err
 	}
@@ -96,6 +96,9 @@ func (s *Store) Report(ctx context.Context, req inbox.ReportRequest) (inbox.Repo
 	return r.report, nil
 }
 
+// reports is by what the reads of a report are known.
+var reports = readAs{"inbox-report", priorityLow}
+
 // reporting is one report under way. All of its reads are of the same moment.
 type reporting struct {
 	inbox.ReportRequest
@@ -110,7 +113,7 @@ func (r *reporting) at() *spanner.ReadOnlyTransaction {
 
 // ReadWithOptions makes it a reader: each read is a single-use one of its own.
 func (r *reporting) ReadWithOptions(ctx context.Context, table string, keys spanner.KeySet, columns []string, opts *spanner.ReadOptions) *spanner.RowIterator {
-	return r.at().ReadWithOptions(ctx, table, keys, columns, opts)
+	return r.at().ReadWithOptions(ctx, table, keys, columns, reports.options(opts))
 }
 
 func (r *reporting) since(at time.Time) time.Duration { return max(0, r.now.Sub(at)) }
@@ -148,7 +151,7 @@ func (r *reporting) open(ctx context.Context) error {
 	if len(processing) == 0 {
 		return nil
 	}
-	started := r.ReadWithOptions(ctx, "Messages", keySet(processing), []string{"ProcessingStartedAt"}, &spanner.ReadOptions{RequestTag: "inbox-report"})
+	started := r.ReadWithOptions(ctx, "Messages", keySet(processing), []string{"ProcessingStartedAt"}, reports.options(nil))
 	return started.Do(func(row *spanner.Row) error {
 		var at spanner.NullTime
 		err := row.Columns(&at)
@@ -162,7 +165,7 @@ func (r *reporting) open(ctx context.Context) error {
 func (r *reporting) openRows(ctx context.Context, keys spanner.KeySet, limit int) ([]openRow, error) {
 	var found []openRow
 	rows := r.ReadWithOptions(ctx, "Messages", keys, []string{"InboxId", "ReceivedAt", "Status", "Route"},
-		&spanner.ReadOptions{Index: "MessagesOpen", Limit: limit, RequestTag: "inbox-report"})
+		&spanner.ReadOptions{Index: "MessagesOpen", Limit: limit})
 	err := rows.Do(func(row *spanner.Row) error {
 		var o openRow
 		var status string
@@ -219,7 +222,7 @@ func (r *reporting) parked(ctx context.Context) error {
 
 func (r *reporting) parkedRows(ctx context.Context, keys spanner.KeySet, limit int) (counts map[inbox.Reason]int, total int, err error) {
 	counts = map[inbox.Reason]int{}
-	rows := r.ReadWithOptions(ctx, "Messages", keys, []string{parkedIndex.group}, &spanner.ReadOptions{Index: parkedIndex.name, Limit: limit, RequestTag: "inbox-report"})
+	rows := r.ReadWithOptions(ctx, "Messages", keys, []string{parkedIndex.group}, &spanner.ReadOptions{Index: parkedIndex.name, Limit: limit})
 	err = rows.Do(func(row *spanner.Row) error {
 		var reason string
 		err := row.Columns(&reason)
@@ -231,7 +234,7 @@ func (r *reporting) parkedRows(ctx context.Context, keys spanner.KeySet, limit i
 }
 
 func (r *reporting) lanes(ctx context.Context) error {
-	scan := laneScan{client: r.client, consumer: r.Consumer, limit: r.MaxOpen, now: r.now}
+	scan := laneScan{client: r.client, consumer: r.Consumer, limit: r.MaxOpen, now: r.now, as: reports}
 	woken, err := r.scanned(ctx, &scan, lanesWoken, time.Time{})
 	if err != nil {
 		return err
@@ -256,7 +259,7 @@ func (r *reporting) lanes(ctx context.Context) error {
 	r.report.Lanes.Due, r.report.Lanes.Leased = min(len(waiting), r.MaxOpen), min(len(leased), r.MaxOpen)
 	for why, count := range map[string]*int{inbox.StoppedBlocked: &r.report.Lanes.Blocked, inbox.StoppedHeld: &r.report.Lanes.Held} {
 		stopped := r.ReadWithOptions(ctx, "Lanes", within(spanner.Key{r.Consumer, why}), []string{"LaneId"},
-			&spanner.ReadOptions{Index: "LanesStopped", Limit: r.MaxOpen, RequestTag: "inbox-report"})
+			&spanner.ReadOptions{Index: "LanesStopped", Limit: r.MaxOpen})
 		err := stopped.Do(func(*spanner.Row) error { *count++; return nil })
 		if err != nil {
 			return err

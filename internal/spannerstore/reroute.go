@@ -61,7 +61,7 @@ func (s *Store) Reroute(ctx context.Context, r Rerouting) (Changed, error) {
 
 func (s *Store) reroute(ctx context.Context, r Rerouting) (Changed, error) {
 	// Its time is read before the transaction, so that it is a moment too early: a lease that has just ended still counts.
-	before := s.client.ReadOnlyTransaction()
+	before := s.snapshot(shows)
 	defer before.Close()
 	now, err := snapshotTime(ctx, before)
 	if err != nil {

@@ -29,7 +29,7 @@ var (
 // more reports that there may be lanes beyond those returned. The clock is that of the first read, and of
 // the process's latest commit.
 func (s *Store) Scan(ctx context.Context, consumer string, limit int, rng *rand.Rand) (lanes []string, clock inbox.Clock, more bool, err error) {
-	scan := laneScan{client: s.client, consumer: consumer, limit: limit, rng: rng}
+	scan := laneScan{client: s.client, consumer: consumer, limit: limit, rng: rng, as: readAs{tag: "inbox-scan"}}
 	clock.Sent = s.now()
 	first := s.client.Single()
 	woken, err := scan.read(ctx, first, lanesWoken, scan.shards(time.Time{}), limit)
@@ -78,6 +78,7 @@ type laneScan struct {
 	limit    int
 	rng      *rand.Rand
 	now      time.Time
+	as       readAs
 }
 
 func (l *laneScan) shard(shard int64, until time.Time) spanner.KeyRange {
@@ -138,7 +139,7 @@ func (l *laneScan) free(lanes []scannedLane) []scannedLane {
 
 func (l *laneScan) read(ctx context.Context, txn *spanner.ReadOnlyTransaction, index scanIndex, keys spanner.KeySet, limit int) ([]scannedLane, error) {
 	rows := txn.ReadWithOptions(ctx, "Lanes", keys, []string{"LaneId", index.column, "LeaseUntil"},
-		&spanner.ReadOptions{Index: index.index, Limit: limit, RequestTag: "inbox-scan"})
+		l.as.options(&spanner.ReadOptions{Index: index.index, Limit: limit}))
 	var lanes []scannedLane
 	err := rows.Do(func(row *spanner.Row) error {
 		var lane scannedLane

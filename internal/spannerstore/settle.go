@@ -63,10 +63,9 @@ func (s *Store) settle(ctx context.Context, req inbox.SettleRequest, clock inbox
 }
 
 func (s *Store) planSettle(ctx context.Context, txn *spanner.ReadWriteTransaction, req inbox.SettleRequest, clock inbox.Clock, mode settleMode) (inbox.SettlePlan, error) {
-	var laneIDs, released, ids []string
+	var released, ids []string
 	perLane := map[string]int{}
 	for _, ls := range req.Lanes {
-		laneIDs = append(laneIDs, ls.Lane.ID)
 		if ls.Release {
 			released = append(released, ls.Lane.ID)
 			// Those being settled may all leave the queue; the one behind them is then its head.
@@ -76,7 +75,7 @@ func (s *Store) planSettle(ctx context.Context, txn *spanner.ReadWriteTransactio
 			ids = append(ids, r.Message.ID)
 		}
 	}
-	lanes, err := readLanes(ctx, txn, laneIDs)
+	lanes, err := readLanesToSettle(ctx, txn, req.Lanes)
 	if err != nil {
 		return inbox.SettlePlan{}, err
 	}

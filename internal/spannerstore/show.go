@@ -39,6 +39,9 @@ type Shown struct {
 	Audit []AuditEntry // in order of time
 }
 
+// shows is by what the reads of one message or a few are known.
+var shows = readAs{"inbox-show", priorityMedium}
+
 // MaxAhead is how many messages before a shown one are read.
 const MaxAhead = 100
 
@@ -67,7 +70,7 @@ type AuditEntry struct {
 // Show reads one message and all that belongs to it, but not what its payload says. inbox.ErrNotFound: no such message;
 // a *MovedError says which id it has now.
 func (s *Store) Show(ctx context.Context, id string) (Shown, error) {
-	txn := s.client.ReadOnlyTransaction()
+	txn := s.snapshot(shows)
 	defer txn.Close()
 	shown, err := show(ctx, txn, id)
 	if err != nil {
@@ -76,7 +79,7 @@ func (s *Store) Show(ctx context.Context, id string) (Shown, error) {
 	return shown, nil
 }
 
-func show(ctx context.Context, txn *spanner.ReadOnlyTransaction, id string) (Shown, error) {
+func show(ctx context.Context, txn *snapshot, id string) (Shown, error) {
 	rows, err := readRows(ctx, txn, []string{id})
 	if err != nil {
 		return Shown{}, err
@@ -148,7 +151,7 @@ func (shown *Shown) readHistory(ctx context.Context, txn reader) error {
 	return nil
 }
 
-func (shown *Shown) readLane(ctx context.Context, txn *spanner.ReadOnlyTransaction) error {
+func (shown *Shown) readLane(ctx context.Context, txn *snapshot) error {
 	lanes, err := readLanes(ctx, txn, []string{shown.LaneID})
 	if err != nil {
 		return err
@@ -241,7 +244,7 @@ func sortByTime[T any](entries []T, at func(T) time.Time) {
 
 // Rows reads messages by id, in two reads for up to a thousand of them. One that does not exist is missing from the answer.
 func (s *Store) Rows(ctx context.Context, ids []string) (map[string]Row, error) {
-	txn := s.client.ReadOnlyTransaction()
+	txn := s.snapshot(shows)
 	defer txn.Close()
 	rows, err := readRows(ctx, txn, ids)
 	if err != nil {

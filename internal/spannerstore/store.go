@@ -86,10 +86,11 @@ func (s *Store) write(ctx context.Context, tag string, f func(context.Context, *
 //
 // Only InvalidArgument and OutOfRange say that a value is refused. Internal is a fault of the server whatever the message,
 // and FailedPrecondition can be a key of the database that is away.
-func (s *Store) commitOnce(ctx context.Context, tag string, mutations []*spanner.Mutation) error {
-	at, err := s.client.Apply(ctx, mutations, spanner.ApplyAtLeastOnce(), spanner.TransactionTag(tag))
+func (s *Store) commitOnce(ctx context.Context, tag string, mutations []*spanner.Mutation, more ...spanner.ApplyOption) error {
+	options := append([]spanner.ApplyOption{spanner.ApplyAtLeastOnce(), spanner.TransactionTag(tag)}, more...)
+	at, err := s.client.Apply(ctx, mutations, options...)
 	if cutOff(err) {
-		at, err = s.client.Apply(ctx, mutations, spanner.ApplyAtLeastOnce(), spanner.TransactionTag(tag))
+		at, err = s.client.Apply(ctx, mutations, options...)
 	}
 	switch code := spanner.ErrCode(err); {
 	case err == nil && at.IsZero():

@@ -51,11 +51,14 @@ func (s *Store) Sweep(ctx context.Context, consumer string, limit int) (int, err
 	for _, m := range forgotten {
 		mutations = append(mutations, wakeLane(m))
 	}
-	if err := s.commitOnce(ctx, "inbox-sweep", mutations); err != nil {
+	if err := s.commitOnce(ctx, sweeps.tag, mutations, spanner.Priority(sweeps.priority)); err != nil {
 		return 0, fmt.Errorf("wake %d forgotten lanes: %w", len(forgotten), err)
 	}
 	return len(forgotten), nil
 }
+
+// sweeps is by what the reads of a sweep are known.
+var sweeps = readAs{"inbox-sweep", priorityLow}
 
 type sweepPosition struct {
 	shard      int64
@@ -71,7 +74,7 @@ type sweptRow struct {
 }
 
 func (s *Store) sweepCursor(ctx context.Context, consumer string) (sweepPosition, error) {
-	row, err := s.client.Single().ReadRow(ctx, "Relays", spanner.Key{consumer}, []string{"SweepShard", "SweepReceivedAt", "SweepInboxId"})
+	row, err := s.client.Single().ReadRowWithOptions(ctx, "Relays", spanner.Key{consumer}, []string{"SweepShard", "SweepReceivedAt", "SweepInboxId"}, sweeps.options(nil))
 	if spanner.ErrCode(err) == codes.NotFound {
 		return sweepPosition{}, nil
 	}
@@ -94,7 +97,7 @@ func (s *Store) sweepSlice(ctx context.Context, consumer string, from sweepPosit
 	}
 	txn := s.client.Single()
 	rows := txn.ReadWithOptions(ctx, "Messages", keys, []string{"InboxId", "OpenShard", "ReceivedAt", "Status", "LaneId", "NextAttemptAt"},
-		&spanner.ReadOptions{Index: "MessagesOpen", Limit: limit, RequestTag: "inbox-sweep"})
+		sweeps.options(&spanner.ReadOptions{Index: "MessagesOpen", Limit: limit}))
 	var swept []sweptRow
 	err := rows.Do(func(row *spanner.Row) error {
 		m := &inbox.Message{Consumer: consumer}
@@ -128,7 +131,7 @@ func (s *Store) forgottenLanes(ctx context.Context, rows []sweptRow, now time.Ti
 		}
 		open[r.message.LaneID] = append(open[r.message.LaneID], r.message)
 	}
-	lanes, err := readLanes(ctx, singleReads{s.client}, ids)
+	lanes, err := readLanes(ctx, s.single(sweeps), ids)
 	if err != nil {
 		return nil, err
 	}
@@ -139,7 +142,7 @@ func (s *Store) forgottenLanes(ctx context.Context, rows []sweptRow, now time.Ti
 			suspicious = append(suspicious, id)
 		}
 	}
-	queues, err := readQueues(ctx, singleReads{s.client}, suspicious, func(string) int { return 1 })
+	queues, err := readQueues(ctx, s.single(sweeps), suspicious, func(string) int { return 1 })
 	if err != nil {
 		return nil, err
 	}
@@ -155,7 +158,7 @@ func (s *Store) forgottenLanes(ctx context.Context, rows []sweptRow, now time.Ti
 	if len(heads) == 0 {
 		return nil, nil
 	}
-	full, err := readControl(ctx, singleReads{s.client}, heads)
+	full, err := readControl(ctx, s.single(sweeps), heads)
 	if err != nil {
 		return nil, err
 	}

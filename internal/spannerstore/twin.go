@@ -11,7 +11,7 @@ import (
 
 // Twin looks for the row in m's lane that m is to be parked beside (inbox.TwinAmong), in two reads.
 func (s *Store) Twin(ctx context.Context, m *inbox.Message) (inbox.Twin, error) {
-	return readTwin(ctx, singleReads{s.client}, m)
+	return readTwin(ctx, s.single(readAs{tag: "inbox-twin"}), m)
 }
 
 func readTwin(ctx context.Context, txn reader, m *inbox.Message) (inbox.Twin, error) {
