@@ -71,7 +71,7 @@ func (s *Store) InLanes(ctx context.Context, ids []string) ([][]string, error) {
 	var lanes [][]string
 	at := map[string]int{}
 	positions := map[string]inbox.Position{}
-	txn := s.client.ReadOnlyTransaction()
+	txn := s.snapshot(shows)
 	defer txn.Close()
 	for chunk := range slices.Chunk(ids, 1000) {
 		messages, err := readControl(ctx, txn, chunk)

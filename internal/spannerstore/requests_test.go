@@ -124,8 +124,10 @@ func TestEachRequestHasATagAndWhoMayWaitALowerPriority(t *testing.T) {
 	check("parked holdings", low, err)
 	_, err = w.store.Announced(ctx, consumer, []inbox.Object{{Bucket: "b", Name: "n"}})
 	check("announced", medium, err)
-	_, err = w.store.Reopen(ctx, spannerstore.Reopening{ID: arrival("P", 1).Message.ID, Actor: "a", Reason: "r", DryRun: true})
-	check("dry reopen", medium, err)
+	ids := []string{arrival("P", 1).Message.ID}
+	_, err = w.store.InLanes(ctx, ids)
+	check("lanes of what is to be reopened", medium, err)
+	check("dry reopen", medium, w.store.Reopen(ctx, spannerstore.Reopening{IDs: ids, Actor: "a", Reason: "r", DryRun: true})[0].Err)
 }
 
 // settlement settles all of a claim as done.
