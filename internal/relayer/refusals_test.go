@@ -11,6 +11,7 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -22,8 +23,10 @@ import (
 	"github.com/pubsub-inbox/pubsub-inbox/internal/relayer"
 )
 
-// due has the waits of messages and lanes pass, and leaves their engines as they are.
+// due has the waits of messages and lanes pass, and leaves their engines as they are. Failures are as old then as the waits
+// were: closer together, the clock's readings do not tell what came first.
 func (w *world) due() {
+	w.sql("UPDATE Messages SET LastFailedAt = TIMESTAMP_SUB(LastFailedAt, INTERVAL 1 HOUR) WHERE LastFailedAt IS NOT NULL", nil)
 	w.sql("UPDATE Messages SET NextAttemptAt = TIMESTAMP '2020-01-01T00:00:00Z' WHERE NextAttemptAt IS NOT NULL", nil)
 	w.lanesDue()
 }
@@ -263,4 +266,66 @@ func TestNoOutageUsesPatience(t *testing.T) {
 		})))
 		check(w, id)
 	})
+}
+
+// TestC089: a gateway answers 503 for an engine that has acted. To an engine that can neither be asked nor takes a repetition
+// for one nothing is sent again, whatever wait the gateway asks for.
+func TestC089(t *testing.T) {
+	raw, err := os.ReadFile("testdata/C089.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var c struct {
+		Answer struct {
+			Status  int
+			Headers map[string]string
+			Body    string
+		}
+		Messages []struct {
+			Key  string
+			Data json.RawMessage
+		}
+	}
+	if err := json.Unmarshal(raw, &c); err != nil {
+		t.Fatal(err)
+	}
+	for _, retryAfter := range []string{"", "1"} {
+		t.Run("Retry-After "+retryAfter, func(t *testing.T) {
+			var effects atomic.Int64
+			server := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+				if effects.Add(1) > 1 {
+					rw.WriteHeader(http.StatusNoContent)
+					return
+				}
+				for name, value := range c.Answer.Headers {
+					rw.Header().Set(name, value)
+				}
+				if retryAfter != "" {
+					rw.Header().Set("Retry-After", retryAfter)
+				}
+				rw.WriteHeader(c.Answer.Status)
+				_, _ = rw.Write([]byte(c.Answer.Body))
+			}))
+			t.Cleanup(server.Close)
+			e, err := httpengine.New(httpengine.Config{Name: "e", URL: server.URL}, httpengine.Deps{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = e.Close() })
+			w := newWorld(t)
+			w.cfg.Routes["r"] = relayer.RoutePolicy{Engine: "e", Patience: hour, RetryMin: hour, RetryMax: hour}
+			id := w.insertBody(c.Messages[0].Key, 1, c.Messages[0].Data)
+			r := w.relay(map[string]engine.Engine{"e": e})
+			w.once(r)
+			if got := w.row(id); got.Status != "RETRYING" || !got.Unknown {
+				t.Errorf("it is %s, outcome unknown %v; want RETRYING, true", w.status(id), got.Unknown)
+			}
+			w.due()
+			w.pauseEnds()
+			w.once(r)
+			if got := w.status(id); got != "PARKED/POSSIBLY_DELIVERED" || effects.Load() != 1 {
+				t.Errorf("it is %s after %d requests, want PARKED/POSSIBLY_DELIVERED after 1", got, effects.Load())
+			}
+		})
+	}
 }

@@ -386,3 +386,32 @@ func TestAConfigurationsFaultsAreAllSaid(t *testing.T) {
 		t.Error("a secret is said")
 	}
 }
+
+// What the adapter finds by itself it finds before it asks, and says so: it is nothing that the engine has said.
+func TestWhatCannotBeSentIsFoundWithoutAsking(t *testing.T) {
+	start := func(c *Config) { c.ProcessDefinitionKey = "work-order" }
+	tests := []struct {
+		name   string
+		config func(*Config)
+		change func(*engine.Delivery)
+		want   engine.Verdict
+	}{
+		{"no key", start, func(d *engine.Delivery) { d.Key = "" }, engine.Rejected},
+		{"a key of another type", func(c *Config) { c.Correlation.Type = "long" }, func(d *engine.Delivery) { d.Key = "A-1" }, engine.Rejected},
+		{"a variable of another type", func(c *Config) { c.VariableTypes = map[string]string{"name": "long"} }, func(*engine.Delivery) {}, engine.Rejected},
+		{"a payload that is no text", start, func(d *engine.Delivery) { d.Variables, d.Payload = nil, []byte{0xff} }, engine.Rejected},
+		{"a start without a key", start, func(d *engine.Delivery) { d.Start, d.Key = true, "" }, engine.Rejected},
+		{"a start under too long a key", start, func(d *engine.Delivery) { d.Start, d.Key = true, strings.Repeat("x", 256) }, engine.Rejected},
+		{"a start without a process", func(*Config) {}, func(d *engine.Delivery) { d.Start = true }, engine.Technical},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			e := answering(t, func(http.ResponseWriter, *http.Request) { t.Error("the engine was asked") }, tt.config)
+			d := aDelivery
+			tt.change(&d)
+			if r := e.Correlate(t.Context(), d); r.Verdict != tt.want || !r.NotAsked {
+				t.Errorf("%s %s, not asked %v; want %s, true", r.Verdict, r.Code, r.NotAsked, tt.want)
+			}
+		})
+	}
+}
