@@ -101,10 +101,10 @@ func TestEachRequestHasATagAndWhoMayWaitALowerPriority(t *testing.T) {
 		MaxOpen: 1, MaxParked: 1})
 	check("report", low, err)
 
-	w.insert("P", 1, func(m *inbox.Message) { m.Status, m.Reason = inbox.Parked, inbox.Contract })
+	w.insert("P", 1, func(m *inbox.Message) { m.Status, m.Reason = inbox.Parked, inbox.Poisoned })
 	w.insert("P", 2)
 	for name, filter := range map[string]spannerstore.Filter{
-		"list": {Limit: 1}, "list by age": {Limit: 1, OlderThan: time.Hour}, "list of a reason": {Limit: 1, Reason: inbox.Contract},
+		"list": {Limit: 1}, "list by age": {Limit: 1, OlderThan: time.Hour}, "list of a reason": {Limit: 1, Reason: inbox.Poisoned},
 		"list of lanes": {Limit: 1, Lanes: []string{laneOf("P")}}, "list of what is stuck": {Limit: 1, Stuck: true, Lanes: []string{laneOf("P")}},
 	} {
 		_, err = w.store.List(ctx, filter)
