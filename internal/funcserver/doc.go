@@ -21,6 +21,10 @@
 // prints no stack over many lines; the stack is in one field of one log entry, and not in the answer. A handler cannot
 // stream, and a panic in a goroutine of its own still ends the process.
 //
+// A request's body is waited for eight seconds (Options.BodyWithin), whether nothing more comes or a byte now and then. After
+// that its reading fails, also that of net/http, which reads the rest of a body before it sends an answer. The handler's
+// answer is sent, and the connection closed. How long a handler takes once it has the body is its own affair.
+//
 // The request's context carries the request's trace for the log (package telemetry).
 //
 // # Shut-down
@@ -40,8 +44,8 @@
 //
 // Nothing is promised to a request that arrives between the last check and the exit; its connection breaks, which
 // Pub/Sub and Cloud Scheduler take for a failure. A process may always be killed without a signal. With K_SERVICE set
-// the framework prints an empty line to stdout and stderr after each request; it cannot be told not to. A client that
-// never finishes sending its body is bounded only by the platform's timeout, or a shut-down.
+// the framework prints an empty line to stdout and stderr after each request; it cannot be told not to.
+// Headers that never end are the platform's to bound.
 //
 // # Concurrency
 //

@@ -1,6 +1,7 @@
 package funcserver
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -26,6 +27,10 @@ const (
 	giveUpAfter = 8500 * time.Millisecond
 	exitAfter   = 9 * time.Second
 )
+
+// bodyWithin is how long a request's body is waited for: what a push may take, which is below Pub/Sub's shortest
+// acknowledgement deadline (10 s).
+const bodyWithin = 8 * time.Second
 
 // ErrShuttingDown is the cause with which a request's context ends when the process does.
 var ErrShuttingDown = errors.New("shutting down")
@@ -53,6 +58,9 @@ type Options struct {
 	// after it the platform may give the process no more. It cannot change the answer. Nil: nothing is. It is not called for
 	// requests that never reached the handler.
 	Answered func(r *http.Request, status int)
+	// BodyWithin is how long a request's body is waited for, from the moment at which its headers are there. A read of it fails
+	// after that with an error that is os.ErrDeadlineExceeded, however many bytes still come. Zero: eight seconds.
+	BodyWithin time.Duration
 	// Exit ends the process; os.Exit if nil.
 	Exit func(code int)
 }
@@ -89,6 +97,7 @@ func New(o Options) *Function {
 	if o.Exit == nil {
 		o.Exit = os.Exit
 	}
+	o.BodyWithin = cmp.Or(o.BodyWithin, bodyWithin)
 	f := &Function{o: o, idle: make(chan struct{})}
 	f.draining, f.drain = context.WithCancel(context.Background())
 	f.cut, f.cutOff = context.WithCancelCause(context.Background())

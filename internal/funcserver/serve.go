@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"errors"
 	"io"
 	"log/slog"
 	"maps"
@@ -18,6 +19,13 @@ import (
 // ServeHTTP answers one request; see the package.
 func (f *Function) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	ctx := telemetry.WithTrace(r.Context(), r)
+	conn := http.NewResponseController(w)
+	// On the connection, because net/http itself reads what is left of a body before it sends an answer. Without a body there
+	// is nothing to wait for, and the connection is read only to see its client go.
+	if r.ContentLength != 0 {
+		_ = conn.SetReadDeadline(time.Now().Add(f.o.BodyWithin))
+		r.Body = &awaited{r.Body, conn}
+	}
 	if !f.enter() {
 		w.Header().Set("Connection", "close")
 		refuse(w, http.StatusServiceUnavailable, "shutting down")
@@ -34,7 +42,6 @@ func (f *Function) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	// At the cut the body is not waited for any longer either. A time long past does that.
-	conn := http.NewResponseController(w)
 	stop := context.AfterFunc(f.cut, func() {
 		cancel(context.Cause(f.cut))
 		_ = conn.SetReadDeadline(time.Unix(1, 0))
@@ -50,6 +57,21 @@ func (f *Function) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	a.send(w)
 	_ = conn.Flush()
+}
+
+// awaited is the body of a request, up to its end: then what the request does may take longer than its body.
+type awaited struct {
+	io.ReadCloser
+	conn *http.ResponseController
+}
+
+// Read lifts the deadline with the last byte.
+func (b *awaited) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if errors.Is(err, io.EOF) {
+		_ = b.conn.SetReadDeadline(time.Time{})
+	}
+	return n, err
 }
 
 // call runs the handler. If it does not return, its answer is thrown away for a 500.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"os"
 	"time"
 
 	"github.com/pubsub-inbox/pubsub-inbox/internal/pushmsg"
@@ -32,7 +33,7 @@ const DeadLetterPath = "/dead-letter"
 //	400  not a wrapped push; no row. The answer names the setting that is likely wrong
 //	413  over the size limit; no row
 //	415  a content encoding that is not read here; no row
-//	503  the store is out of reach or the outcome is unknown; the redelivery finds out
+//	503  the store is out of reach, the outcome is unknown, or the body did not come in time; the redelivery finds out
 func Handler(get func(ctx context.Context) (*Receiver, error), log Logger) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		ctx, cancel := context.WithTimeout(r.Context(), answerWithin)
@@ -68,7 +69,7 @@ func receive(ctx context.Context, w http.ResponseWriter, r *http.Request, get fu
 	switch {
 	case errors.As(err, &tooLarge):
 		return refuse(http.StatusRequestEntityTooLarge, ErrTooLarge.Error())
-	case err != nil && ctx.Err() != nil: // we stopped reading, because the process ends or the time is up
+	case err != nil && (ctx.Err() != nil || errors.Is(err, os.ErrDeadlineExceeded)): // we stopped reading, because the process ends or the time is up
 		return refuse(http.StatusServiceUnavailable, "the request body was not awaited; deliver again")
 	case err != nil:
 		return refuse(http.StatusBadRequest, "the request body broke off")
