@@ -127,7 +127,7 @@ func (w *world) loadFinished(ctx context.Context, db *database, n int) error {
 		})}
 		if i%20 == 1 {
 			mutations = append(mutations, spanner.InsertOrUpdateMap("Lanes", map[string]any{
-				"LaneId": lane, "Consumer": consumer, "CorrelationKey": key, "Shard": inbox.LaneShard(lane), "LeaseToken": 1,
+				"LaneId": lane, "Consumer": consumer, "CorrelationKey": key, "Shard": inbox.LaneShard("work-order-completed", "", lane), "LeaseToken": 1,
 				"LastSequence": 0, "LastOrderedAt": finished, "LastReceivedAt": finished, "LastInboxId": id,
 				"PurgeAt": finished.AddDate(100, 0, 0),
 			}))

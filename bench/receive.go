@@ -127,6 +127,6 @@ func bareRows(a *inbox.Arrival) []*spanner.Mutation {
 		}),
 		spanner.Insert("Payloads", []string{"InboxId", "Body", "ContentType"}, []any{m.ID, a.Body, text(a.ContentType)}),
 		spanner.InsertOrUpdate("Lanes", []string{"LaneId", "Consumer", "CorrelationKey", "Shard", "WokenAt", "PurgeAt"},
-			[]any{m.LaneID, m.Consumer, text(m.Key), inbox.LaneShard(m.LaneID), spanner.CommitTimestamp, spanner.NullTime{}}),
+			[]any{m.LaneID, m.Consumer, text(m.Key), inbox.LaneShard(m.Route, m.TenantID, m.LaneID), spanner.CommitTimestamp, spanner.NullTime{}}),
 	}
 }

@@ -134,7 +134,7 @@ CREATE TABLE Lanes (
   LastInboxId STRING(32),
   PurgeAt TIMESTAMP,
   Stopped STRING(8) AS (IF (HeldBy IS NOT NULL, 'HELD', IF (WhyNotDue = 'BLOCKED', 'BLOCKED', NULL))) STORED,
-  CONSTRAINT LanesShardInRange CHECK(Shard >= 0 AND Shard <= 15),
+  CONSTRAINT LanesShardNotNegative CHECK(Shard >= 0),
 ) PRIMARY KEY(LaneId), ROW DELETION POLICY (OLDER_THAN(PurgeAt, INTERVAL 0 DAY));
 
 CREATE INDEX LanesDue ON Lanes(Consumer, Shard, DueAt) STORING (LeaseUntil) WHERE DueAt IS NOT NULL;

@@ -330,8 +330,6 @@ func laneState(s *spannerstore.Shown) []string {
 		}
 	case inbox.WhyEnginePaused:
 		say("its engine is paused, or left alone after failures; looked at again %s", due)
-	case inbox.WhyEngineBusy:
-		say("its engine has as much as it may have; looked at again %s", due)
 	case inbox.WhyRouteUnknown:
 		say("the relay's configuration lacks the route of its first message; looked at again %s", due)
 	case inbox.WhyEngineUnknown:

@@ -104,7 +104,7 @@ func Options(lookup config.Lookup, w io.Writer) funcserver.Options {
 				return nil, err
 			}
 			reporter, err := telemetry.NewReporter(export, s, inbox.ReportRequest{Consumer: cfg.Consumer, Lease: settings.Lease,
-				KnowsRoute: func(name string) bool { return routes[name] != "" }, MaxOpen: telemetry.MaxOpen, MaxParked: telemetry.MaxParked},
+				Routes: slices.Sorted(maps.Keys(settings.Routes)), MaxOpen: telemetry.MaxOpen, MaxParked: telemetry.MaxParked},
 				slices.Sorted(maps.Keys(engines)))
 			if err != nil {
 				return nil, err

@@ -217,7 +217,7 @@ func (m message) mutations() []*spanner.Mutation {
 		row["OrderedAt"] = time.Unix(1_700_000_000+int64(m.n), 0)
 	}
 	lane := map[string]any{
-		"LaneId": m.lane(), "Consumer": relayConsumer, "CorrelationKey": m.key, "Shard": inbox.LaneShard(m.lane()), "PurgeAt": nil,
+		"LaneId": m.lane(), "Consumer": relayConsumer, "CorrelationKey": m.key, "Shard": inbox.LaneShard(relayRoute, "", m.lane()), "PurgeAt": nil,
 	}
 	switch m.status {
 	case "":

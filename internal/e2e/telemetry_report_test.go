@@ -23,7 +23,7 @@ import (
 )
 
 func reportRequest() inbox.ReportRequest {
-	return inbox.ReportRequest{Consumer: relayConsumer, KnowsRoute: func(name string) bool { return name == relayRoute }, Lease: 10 * time.Minute,
+	return inbox.ReportRequest{Consumer: relayConsumer, Routes: []string{relayRoute}, Lease: 10 * time.Minute,
 		MaxOpen: 1000, MaxParked: 100}
 }
 
@@ -242,13 +242,14 @@ func TestC034AnExpiredLeaseShows(t *testing.T) {
 	w := newRelayWorld(t)
 	w.load([]message{{key: "WO-7", n: 1}, {key: "WO-7", n: 2}, {key: "WO-7", n: 3}}, 1)
 	store, _ := w.store(time.Now)
-	ids, clock, _, err := store.Scan(t.Context(), relayConsumer, 10, wiring.NewRand())
+	claim := inbox.ClaimRequest{Consumer: relayConsumer, Owner: "dies", Batch: 1, PerLane: 1, Lease: w.lease, Retention: time.Hour,
+		Routes: map[string]inbox.RoutePolicy{relayRoute: {Engine: relayEngine}}, Engines: map[string]inbox.EnginePolicy{relayEngine: {Timeout: time.Second, Capacity: 1}}}
+	found, err := store.Scan(t.Context(), inbox.ScanRequest{Consumer: relayConsumer, Limit: 10, Routes: claim.Routes, Engines: claim.Engines, Lease: w.lease})
 	if err != nil {
 		t.Fatal(err)
 	}
-	claim := inbox.ClaimRequest{Consumer: relayConsumer, Owner: "dies", LaneIDs: ids, Batch: 1, PerLane: 1, Lease: w.lease, Retention: time.Hour,
-		Routes: map[string]inbox.RoutePolicy{relayRoute: {Engine: relayEngine}}, Engines: map[string]inbox.EnginePolicy{relayEngine: {Timeout: time.Second, Capacity: 1}}}
-	if _, err := store.Claim(t.Context(), claim, clock, wiring.NewRand()); err != nil {
+	claim.LaneIDs = found.Lanes
+	if _, err := store.Claim(t.Context(), claim, found.Clock, wiring.NewRand()); err != nil {
 		t.Fatal(err)
 	}
 	report := func() inbox.Report {

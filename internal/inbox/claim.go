@@ -5,9 +5,10 @@ import (
 	"time"
 )
 
-// RoutePolicy is what a claim must know of a route: its engine.
+// RoutePolicy is what a scan and a claim must know of a route.
 type RoutePolicy struct {
-	Engine string
+	Engine  string
+	Tenants bool // its messages may have a tenant
 }
 
 // EnginePolicy is what a claim must know of an engine.
@@ -19,9 +20,6 @@ type EnginePolicy struct {
 	// Capacity is how many lanes may be claimed for it now: none while claimed ones wait for a call slot; for a OneByOne
 	// engine the number of its free slots.
 	Capacity int
-	// Defer: over Capacity its lanes are given a later time, because lanes of other engines may stand behind them in the
-	// scan; otherwise they are left as they are.
-	Defer bool
 	// Breaker says when and how soon the engine is probed.
 	Breaker BreakerPolicy
 }
@@ -72,6 +70,8 @@ type ClaimPlan struct {
 	Unknown  []string // routes or engines this instance does not know
 	Leased   int      // lanes skipped because somebody holds them
 	Busy     int      // lanes left for want of capacity
+	Waiting  int      // lanes left because their engine is paused, behind its breaker, or being probed
+	States   map[string]EngineState
 }
 
 // PlanClaim decides what a claim at now takes and writes. lanes are in the order of the request; queues hold the first
@@ -94,6 +94,7 @@ func PlanClaim(req ClaimRequest, now, latest time.Time, rng *rand.Rand, lanes []
 		}
 	}
 	p.choose(runnable)
+	p.plan.States = engines
 	return p.plan
 }
 
@@ -109,19 +110,22 @@ type claimPlanner struct {
 }
 
 type candidate struct {
-	lane   Lane
+	lane   Lane  // with the shard that is right for the head of its queue
+	filed  int64 // the shard that it has
 	queue  []*Message
 	engine string
 }
 
 // look settles what the lane's queue says without an engine: it answers false where the lane cannot run.
 func (p *claimPlanner) look(lane Lane, queue []*Message) (candidate, bool) {
+	filed := lane.Shard
 	if lane.HeldBy != "" {
 		p.rest(lane, Rest{WhyNotDue: WhyHeld})
 		return candidate{}, false
 	}
+	left := false
 	for len(queue) > 0 && p.prepare(lane, queue[0]) {
-		queue = queue[1:]
+		queue, left = queue[1:], true
 		if len(queue) > 0 && queue[0].Waits() {
 			// The evidence about a dead letter is read for the head of a queue only: the next claim has it.
 			p.rest(lane, Rest{DueAt: p.now})
@@ -134,11 +138,17 @@ func (p *claimPlanner) look(lane Lane, queue []*Message) (candidate, bool) {
 			p.lost(lane, m)
 		}
 	}
+	if len(queue) == 0 && left {
+		// Something has left the queue, and what stands behind it may not have been read: the next claim knows.
+		p.rest(lane, Rest{DueAt: p.now})
+		return candidate{}, false
+	}
 	if len(queue) == 0 {
 		p.rest(lane, Rest{Empty: true})
 		return candidate{}, false
 	}
 	head := queue[0]
+	lane.Shard = LaneShard(head.Route, head.TenantID, lane.ID)
 	if rest := RestOf(head, p.now); rest.DueAt.IsZero() || rest.DueAt.After(p.now) {
 		p.rest(lane, rest)
 		return candidate{}, false
@@ -154,7 +164,7 @@ func (p *claimPlanner) look(lane Lane, queue []*Message) (candidate, bool) {
 		p.rest(lane, Rest{DueAt: p.now.Add(time.Minute), WhyNotDue: WhyEngineUnknown})
 		return candidate{}, false
 	}
-	return candidate{lane: lane, queue: queue, engine: route.Engine}, true
+	return candidate{lane: lane, filed: filed, queue: queue, engine: route.Engine}, true
 }
 
 // prepare brings the head of a queue into a state that can be judged, and reports whether it leaves the queue.
@@ -265,9 +275,6 @@ func (p *claimPlanner) choose(runnable []candidate) {
 		case !p.pass(c, room && p.probes[c.engine] == i):
 		case p.messages < p.Batch && p.taken[c.engine] < min(policy.Capacity, share):
 			p.take(c, p.run(c))
-		case policy.Defer && p.taken[c.engine] >= policy.Capacity:
-			p.plan.Busy++
-			p.rest(c.lane, Rest{DueAt: p.now.Add(2*time.Second + Jitter(p.rng, 8*time.Second)), WhyNotDue: WhyEngineBusy})
 		default:
 			second = append(second, c)
 		}
@@ -290,36 +297,38 @@ func failedLess(m, other *Message) bool {
 	return m.LastFailedAt.Before(other.LastFailedAt)
 }
 
-// leave lets suspects wait for a time when they can be alone. A lease that ran out is cleared, so that its late worker
-// finds nothing to release.
+// leave lets suspects wait for a time when they can be alone: it files them where only that time looks. A lease that ran out
+// is cleared, so that its late worker finds nothing to release.
 func (p *claimPlanner) leave(suspects []candidate) {
 	for _, c := range suspects {
 		p.plan.Suspects = true
 		p.plan.Busy++
-		if c.lane.LeaseOwner != "" {
+		if c.lane.LeaseOwner != "" || !SuspectShard(c.filed) {
+			c.lane.Shard = FlowOf(c.queue[0].Route).Suspects()
 			p.rest(c.lane, Rest{DueAt: p.now})
 		}
 	}
 }
 
-// interleave puts candidates in turns of their routes, oldest first within each, so that a route with a deep backlog
-// leaves room in every batch.
+// interleave puts candidates in turns of their routes and tenants, in the order given within each, so that a deep backlog of
+// one leaves room in every batch.
 func interleave(candidates []candidate) []candidate {
-	byRoute := map[string][]candidate{}
-	var routes []string
+	type group struct{ route, tenant string }
+	waiting := map[group][]candidate{}
+	var groups []group
 	for _, c := range candidates {
-		route := c.queue[0].Route
-		if byRoute[route] == nil {
-			routes = append(routes, route)
+		g := group{c.queue[0].Route, c.queue[0].TenantID}
+		if waiting[g] == nil {
+			groups = append(groups, g)
 		}
-		byRoute[route] = append(byRoute[route], c)
+		waiting[g] = append(waiting[g], c)
 	}
 	turns := make([]candidate, 0, len(candidates))
 	for len(turns) < len(candidates) {
-		for _, route := range routes {
-			if rest := byRoute[route]; len(rest) > 0 {
+		for _, g := range groups {
+			if rest := waiting[g]; len(rest) > 0 {
 				turns = append(turns, rest[0])
-				byRoute[route] = rest[1:]
+				waiting[g] = rest[1:]
 			}
 		}
 	}
@@ -344,29 +353,21 @@ func fresh(m *Message) bool {
 	return m.Status == Received && m.Attempts == 0 && m.Reason == "" && m.NextAttemptAt.IsZero() && !m.Suspect() && !m.OutcomeUnknown
 }
 
-// PauseLook is how soon at least, and twice that at most, a lane looks again whether an operator's pause has ended.
-const PauseLook = 5 * time.Second
-
-// ProbeWait is how long a lane waits at most before it looks whether the probe that it stands behind has come back.
-const ProbeWait = time.Second
-
-// pass asks the engine's pause and breaker, and lets one probe through a half-open one.
+// pass asks the engine's pause and breaker, and lets one probe through a half-open one. Where the lane may not pass nothing is
+// written, unless it is filed where a scan takes it for another route's: it waits where no scan looks before the engine may
+// be called.
 func (p *claimPlanner) pass(c candidate, mayProbe bool) bool {
 	state := p.engines[c.engine]
-	policy := p.Engines[c.engine]
-	pause := func(until time.Time, wait time.Duration) bool {
-		p.rest(c.lane, Rest{DueAt: until.Add(Jitter(p.rng, wait)), WhyNotDue: WhyEnginePaused})
-		return false
-	}
 	switch {
-	case !state.PausedAt.IsZero():
-		return pause(p.now.Add(PauseLook), PauseLook)
+	case !state.PausedAt.IsZero(), state.OpenUntil.After(p.now) && !state.Doubtful(c.queue[0].ID),
+		!state.OpenUntil.IsZero() && (state.Probing(p.now) || !mayProbe):
+		p.plan.Waiting++
+		if FlowAt(c.filed) != FlowAt(c.lane.Shard) || c.lane.LeaseOwner != "" {
+			p.rest(c.lane, Rest{DueAt: p.now, WhyNotDue: WhyEnginePaused})
+		}
+		return false
 	case state.OpenUntil.IsZero():
 		return true
-	case state.OpenUntil.After(p.now) && !(mayProbe && state.Doubtful(c.queue[0].ID) && !state.Probing(p.now)):
-		return pause(state.OpenUntil, max(policy.Breaker.Min, ProbeWait))
-	case state.Probing(p.now), !mayProbe:
-		return pause(p.now, ProbeWait)
 	}
 	state.Name = c.engine
 	state.ProbeOwner, state.ProbeUntil = p.Owner, p.latest.Add(p.Lease)

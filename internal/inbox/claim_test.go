@@ -32,13 +32,19 @@ func newClaim() *claiming {
 	}
 }
 
-// lane adds a woken lane of the key's name with the given queue.
+// lane adds a woken lane of the key's name with the given queue, filed as the head of its queue says.
 func (c *claiming) lane(id string, queue ...*inbox.Message) *inbox.Lane {
 	for _, m := range queue {
 		m.LaneID = id
 	}
 	c.lanes = append(c.lanes, inbox.Lane{ID: id, Consumer: consumer, Key: "key of " + id, WokenAt: now.Add(-time.Second), LeaseToken: 7})
 	c.queues[id] = queue
+	if lane := &c.lanes[len(c.lanes)-1]; len(queue) > 0 {
+		lane.Shard = inbox.LaneShard(queue[0].Route, queue[0].TenantID, id)
+		if queue[0].LostWorkers > 0 {
+			lane.Shard = inbox.FlowOf(queue[0].Route).Suspects()
+		}
+	}
 	return &c.lanes[len(c.lanes)-1]
 }
 
@@ -130,7 +136,7 @@ func TestAClaimTakesTheLeaseAndRecordsTheAttempts(t *testing.T) {
 	p := c.plan()
 	wantClaimed(t, p, "a: a1 a2")
 	until := latest.Add(90 * time.Second)
-	want := inbox.Lane{ID: "a", Consumer: consumer, Key: "key of a", DueAt: until, LeaseOwner: "me", LeaseToken: 8, LeaseUntil: until}
+	want := inbox.Lane{ID: "a", Consumer: consumer, Key: "key of a", Shard: inbox.LaneShard("r", "", "a"), DueAt: until, LeaseOwner: "me", LeaseToken: 8, LeaseUntil: until}
 	if diff := cmp.Diff(want, written(t, p.Lanes, "a")); diff != "" {
 		t.Errorf("lane: %s", diff)
 	}
@@ -194,18 +200,18 @@ func TestLanesThatCannotRunGetTheirReasonAndTheirTime(t *testing.T) {
 		{"empty, and of its own", nil, func(_ *claiming, l *inbox.Lane) { l.Key = "" }, "", 0, 0, "", latest},
 		{"of a route that this instance lacks", []*inbox.Message{msg("1", route("newer"))}, nil, inbox.WhyRouteUnknown, minute, minute, "newer", time.Time{}},
 		{"of an engine that this instance lacks", []*inbox.Message{msg("1", route("lost"))}, nil, inbox.WhyEngineUnknown, minute, minute, "gone", time.Time{}},
-		{"paused by an operator", []*inbox.Message{msg("1")}, func(c *claiming, _ *inbox.Lane) {
+		{"of an engine that an operator has paused, filed elsewhere", []*inbox.Message{msg("1")}, func(c *claiming, l *inbox.Lane) {
+			l.Shard = 0
 			c.engines["e"] = inbox.EngineState{Name: "e", PausedAt: now.Add(-day)}
-		}, inbox.WhyEnginePaused, 7500 * time.Millisecond, 10 * time.Second, "", time.Time{}},
-		{"behind an open breaker", []*inbox.Message{msg("1")}, func(c *claiming, _ *inbox.Lane) {
+		}, inbox.WhyEnginePaused, 0, 1, "", time.Time{}},
+		{"behind an open breaker, filed elsewhere", []*inbox.Message{msg("1")}, func(c *claiming, l *inbox.Lane) {
+			l.Shard = 0
 			c.engines["e"] = inbox.EngineState{Name: "e", OpenUntil: now.Add(hour), Openings: 1}
-		}, inbox.WhyEnginePaused, hour + 5*time.Second, hour + 10*time.Second, "", time.Time{}},
-		{"behind a probe", []*inbox.Message{msg("1")}, func(c *claiming, _ *inbox.Lane) {
+		}, inbox.WhyEnginePaused, 0, 1, "", time.Time{}},
+		{"behind a probe, filed elsewhere", []*inbox.Message{msg("1")}, func(c *claiming, l *inbox.Lane) {
+			l.Shard = 0
 			c.engines["e"] = inbox.EngineState{Name: "e", OpenUntil: now.Add(-1), ProbeOwner: "other", ProbeUntil: now.Add(minute)}
-		}, inbox.WhyEnginePaused, inbox.ProbeWait / 2, inbox.ProbeWait, "", time.Time{}},
-		{"behind engines with due lanes", []*inbox.Message{msg("1")}, func(c *claiming, _ *inbox.Lane) {
-			c.engine("e", func(p *inbox.EnginePolicy) { p.Capacity, p.Defer = 0, true })
-		}, inbox.WhyEngineBusy, 6 * time.Second, 10 * time.Second, "", time.Time{}},
+		}, inbox.WhyEnginePaused, 0, 1, "", time.Time{}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -240,6 +246,52 @@ func TestLanesThatCannotRunGetTheirReasonAndTheirTime(t *testing.T) {
 				t.Errorf("messages were changed: %v", ids(p.Messages))
 			}
 		})
+	}
+}
+
+// A scan leaves the lanes of an engine that cannot be called where they are filed: so nothing has to be written of them,
+// however many there are.
+func TestALaneWhoseEngineCannotBeCalledIsLeftWhereItIsFiled(t *testing.T) {
+	for name, state := range map[string]inbox.EngineState{
+		"paused":               {Name: "e", PausedAt: now.Add(-day)},
+		"behind its breaker":   {Name: "e", OpenUntil: now.Add(hour), Openings: 1},
+		"behind another probe": {Name: "e", OpenUntil: now.Add(-1), ProbeOwner: "other", ProbeUntil: now.Add(minute)},
+	} {
+		c := newClaim()
+		c.engines["e"] = state
+		c.lane("a", msg("1"))
+		c.lane("b", msg("2", retrying(now)))
+		p := c.plan()
+		if len(p.Lanes) != 0 || len(p.Messages) != 0 || len(p.Claimed) != 0 || p.Waiting != 2 {
+			t.Errorf("%s: lanes %v and messages %v are written, %d wait; want none and 2", name, p.Lanes, ids(p.Messages), p.Waiting)
+		}
+		// Filed under another route, it would stand in that route's way.
+		c.lanes[0].Shard = inbox.LaneShard("s", "", "a")
+		if got := written(t, c.plan().Lanes, "a"); got.Shard != inbox.LaneShard("r", "", "a") {
+			t.Errorf("%s: the lane is filed in %d, want the route of its head", name, got.Shard)
+		}
+	}
+}
+
+func TestALaneIsFiledAsItsHeadIs(t *testing.T) {
+	c := newClaim()
+	tenant := func(m *inbox.Message) { m.TenantID = "acme" }
+	c.lane("waits", msg("1", retrying(now.Add(hour)), route("s"), tenant), msg("2")).Shard = inbox.LaneShard("r", "", "waits")
+	c.lane("runs", msg("3", route("s")), msg("4")).Shard = inbox.LaneShard("r", "", "runs")
+	c.lane("costly", msg("5", suspect), msg("6")).Shard = inbox.LaneShard("r", "", "costly")
+	p := c.plan()
+	for id, want := range map[string]int64{
+		"waits": inbox.LaneShard("s", "acme", "waits"), "runs": inbox.LaneShard("s", "", "runs"), "costly": inbox.FlowOf("r").Suspects(),
+	} {
+		if got := written(t, p.Lanes, id).Shard; got != want {
+			t.Errorf("lane %s is filed in %d, want %d", id, got, want)
+		}
+	}
+	// Once it is called, it is like any other: a definite answer must not leave it behind.
+	c = newClaim()
+	c.lane("costly", msg("5", suspect), msg("6"))
+	if got := written(t, c.plan().Lanes, "costly").Shard; got != inbox.LaneShard("r", "", "costly") {
+		t.Errorf("the lane of a suspect that is called is filed in %d, want its place among the others", got)
 	}
 }
 
@@ -329,6 +381,17 @@ func TestRoutesTakeTurns(t *testing.T) {
 	wantClaimed(t, c.plan(), "r1: r1", "q1: q1", "r2: r2", "q2: q2")
 }
 
+func TestTenantsTakeTurns(t *testing.T) {
+	c := newClaim()
+	c.req.Batch, c.req.PerLane = 4, 1
+	of := func(tenant string) func(*inbox.Message) { return func(m *inbox.Message) { m.TenantID = tenant } }
+	for _, id := range []string{"a1", "a2", "a3", "a4"} {
+		c.lane(id, msg(id, of("a")))
+	}
+	c.lane("b1", msg("b1", of("b")))
+	wantClaimed(t, c.plan(), "a1: a1", "b1: b1", "a2: a2", "a3: a3")
+}
+
 func TestEnginesGetTheirShareAndThenWhatIsLeft(t *testing.T) {
 	fill := func(c *claiming, route_ string, n int) {
 		for i := range n {
@@ -337,25 +400,22 @@ func TestEnginesGetTheirShareAndThenWhatIsLeft(t *testing.T) {
 		}
 	}
 	tests := []struct {
-		name            string
-		r, s            int // lanes
-		capE, capF      int
-		wantE, wantF    int
-		busy            int
-		deferE          bool
-		writtenDeferred int
+		name         string
+		r, s         int // lanes
+		capE, capF   int
+		wantE, wantF int
+		busy         int
 	}{
-		{"both have enough", 20, 20, 100, 100, 5, 5, 30, false, 0},
-		{"one has little", 20, 2, 100, 100, 8, 2, 12, false, 0},
-		{"one has no room", 20, 20, 0, 100, 0, 10, 30, false, 0},
-		{"one has room for three", 20, 20, 3, 100, 3, 7, 30, false, 0},
-		{"one has no room, and others stand behind it", 20, 2, 0, 100, 0, 2, 20, true, 20},
+		{"both have enough", 20, 20, 100, 100, 5, 5, 30},
+		{"one has little", 20, 2, 100, 100, 8, 2, 12},
+		{"one has no room", 20, 20, 0, 100, 0, 10, 30},
+		{"one has room for three", 20, 20, 3, 100, 3, 7, 30},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			c := newClaim()
 			c.req.Batch, c.req.PerLane = 10, 1
-			c.engine("e", func(p *inbox.EnginePolicy) { p.Capacity, p.Defer = tt.capE, tt.deferE })
+			c.engine("e", func(p *inbox.EnginePolicy) { p.Capacity = tt.capE })
 			c.engine("f", func(p *inbox.EnginePolicy) { p.Capacity = tt.capF })
 			fill(c, "r", tt.r)
 			fill(c, "s", tt.s)
@@ -367,8 +427,8 @@ func TestEnginesGetTheirShareAndThenWhatIsLeft(t *testing.T) {
 			if got["r"] != tt.wantE || got["s"] != tt.wantF || p.Busy != tt.busy {
 				t.Errorf("e got %d, f got %d, %d left; want %d, %d and %d", got["r"], got["s"], p.Busy, tt.wantE, tt.wantF, tt.busy)
 			}
-			if deferred := len(p.Lanes) - len(p.Claimed); deferred != tt.writtenDeferred {
-				t.Errorf("%d lanes are given a later time, want %d", deferred, tt.writtenDeferred)
+			if left := len(p.Lanes) - len(p.Claimed); left != 0 {
+				t.Errorf("%d lanes that were left are written, want none", left)
 			}
 		})
 	}
@@ -409,10 +469,8 @@ func TestAHalfOpenBreakerIsProbedOnceWithWhatHasFailedLeast(t *testing.T) {
 	if p.Engines[0].Openings != 3 || p.Engines[0].OpenReason != inbox.OpenTechnical || !p.Engines[0].OpenUntil.Equal(now) {
 		t.Errorf("the probe changed the breaker itself: %+v", p.Engines[0])
 	}
-	for _, id := range []string{"a", "c"} {
-		if got := written(t, p.Lanes, id); got.WhyNotDue != inbox.WhyEnginePaused || got.DueAt.After(now.Add(inbox.ProbeWait)) {
-			t.Errorf("lane %s waits until %v because of %q, want a moment, ENGINE_PAUSED", id, got.DueAt, got.WhyNotDue)
-		}
+	if len(p.Lanes) != 2 || p.Waiting != 2 {
+		t.Errorf("%d lanes are written and %d wait, want the two that are claimed and the two behind the probe", len(p.Lanes), p.Waiting)
 	}
 }
 
@@ -420,10 +478,7 @@ func TestAHalfOpenBreakerIsProbedOnceWithWhatHasFailedLeast(t *testing.T) {
 func TestAProbeIsNotTakenByWhoCannotBeCalled(t *testing.T) {
 	for name, change := range map[string]func(*claiming){
 		"no call slot is free": func(c *claiming) { c.engine("e", func(p *inbox.EnginePolicy) { p.Capacity = 0 }) },
-		"no call slot is free, and others stand behind it": func(c *claiming) {
-			c.engine("e", func(p *inbox.EnginePolicy) { p.Capacity, p.Defer = 0, true })
-		},
-		"the batch is full": func(c *claiming) { c.req.Batch = 1 },
+		"the batch is full":    func(c *claiming) { c.req.Batch = 1 },
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := newClaim()
@@ -516,12 +571,16 @@ func TestTheFifthLostWorkerPoisons(t *testing.T) {
 			t.Errorf("lost: %s", diff)
 		}
 	})
-	t.Run("and an empty lane ends", func(t *testing.T) {
+	t.Run("and what may stand behind it is looked for", func(t *testing.T) {
 		c := newClaim()
-		c.lane("a", msg("1", lost(4)))
-		p := c.plan()
-		if got := written(t, p.Lanes, "a"); !got.PurgeAt.Equal(latest.Add(75 * day)) {
-			t.Errorf("the lane is %+v, want it to end", got)
+		c.lane("a", msg("1", lost(4))) // as much of the queue as was read
+		got := written(t, c.plan().Lanes, "a")
+		if !got.DueAt.Equal(now) || !got.PurgeAt.IsZero() {
+			t.Errorf("the lane is %+v, want it due now: its queue may hold more", got)
+		}
+		c.lanes[0], c.queues["a"] = got, nil
+		if got := written(t, c.plan().Lanes, "a"); !got.PurgeAt.Equal(latest.Add(75*day)) || !got.DueAt.IsZero() {
+			t.Errorf("the lane is %+v, want it to end: its queue is empty", got)
 		}
 	})
 	t.Run("the fourth does not", func(t *testing.T) {
@@ -719,7 +778,7 @@ func TestWhatComesBehindTheLanesPositionIsLate(t *testing.T) {
 func TestAPausedEngineUsesNoPatience(t *testing.T) {
 	asked := now.Add(-48 * hour)
 	for why, kept := range map[string]bool{
-		"": true, inbox.WhyHeadWaits: true, inbox.WhyEngineBusy: true, inbox.WhyBlocked: true,
+		"": true, inbox.WhyHeadWaits: true, inbox.WhyBlocked: true,
 		inbox.WhyEnginePaused: false, inbox.WhyHeld: false, inbox.WhyRouteUnknown: false, inbox.WhyEngineUnknown: false,
 	} {
 		c := newClaim()

@@ -81,17 +81,6 @@ func OwnLaneID(consumer, inboxID string) string {
 	return digest("own-lane", consumer, inboxID)
 }
 
-// Shards is the number of shards that lanes are scanned in.
-const Shards = 16
-
-// LaneShard returns a lane's shard, 0 to Shards-1: the first hex digit of its id.
-func LaneShard(laneID string) int64 {
-	if laneID == "" {
-		return 0
-	}
-	return int64(max(0, strings.IndexByte("0123456789abcdef", laneID[0])))
-}
-
 // ContentSHA256 is the hash that tells an exact redelivery from a contradiction: of the data, and of the attributes but for
 // those of the transport (TransportAttribute).
 func ContentSHA256(data []byte, attributes map[string]string, trace ...string) string {

@@ -8,7 +8,6 @@ const (
 	WhyBlocked       = "BLOCKED"        // a parked message of a blocking route closes it
 	WhyHeld          = "HELD"           // held by an operator
 	WhyEnginePaused  = "ENGINE_PAUSED"  // the engine's breaker is open, or it is paused
-	WhyEngineBusy    = "ENGINE_BUSY"    // the engine has its share, and others have due lanes
 	WhyRouteUnknown  = "ROUTE_UNKNOWN"  // this instance's configuration lacks the route
 	WhyEngineUnknown = "ENGINE_UNKNOWN" // this instance's configuration lacks the engine
 )
@@ -19,6 +18,7 @@ type Lane struct {
 	ID         string
 	Consumer   string
 	Key        string
+	Shard      int64     // where a scan looks for it; see LaneShard
 	WokenAt    time.Time // written by receive, cleared by the claim that reads the queue
 	DueAt      time.Time // written by the relay only
 	LeaseOwner string

@@ -135,7 +135,6 @@ func TestAForgottenLaneIsFoundAndADeliberateOneIsLeftAlone(t *testing.T) {
 		{"held", inbox.Lane{HeldBy: "ops"}, fresh, false},
 		{"not held any more", inbox.Lane{WhyNotDue: inbox.WhyHeld}, fresh, true},
 		{"waits for its engine", inbox.Lane{DueAt: now.Add(hour), WhyNotDue: inbox.WhyEnginePaused}, fresh, false},
-		{"waits for a slot", inbox.Lane{DueAt: now.Add(hour), WhyNotDue: inbox.WhyEngineBusy}, fresh, false},
 		{"waits for its route", inbox.Lane{DueAt: now.Add(hour), WhyNotDue: inbox.WhyRouteUnknown}, fresh, false},
 		{"waits for its engine, without a time", inbox.Lane{WhyNotDue: inbox.WhyEnginePaused}, fresh, true},
 	}

@@ -5,8 +5,8 @@ import "time"
 // ReportRequest asks for the state of one consumer's rows.
 type ReportRequest struct {
 	Consumer string
-	// KnowsRoute says whether the configuration has a route.
-	KnowsRoute func(name string) bool
+	// Routes are those of the configuration. Lanes that are filed under another one are not counted.
+	Routes []string
 	// Lease is the relays' lease: how far ahead one that is held may end.
 	Lease time.Duration
 	// MaxOpen and MaxParked bound how many rows are counted: open ones and lanes of a kind, and parked ones of a reason.

@@ -24,7 +24,7 @@ func (w worker) fetch(ctx context.Context, m *inbox.Message, content *inbox.Cont
 		return parked(inbox.ClaimMissing, "LOCATION", "the row's payload location cannot be read"), false
 	}
 	o.SHA256 = content.PayloadSHA256
-	ctx, cancel := context.WithTimeout(ctx, readLimit)
+	ctx, cancel := w.whileLeased(ctx)
 	defer cancel()
 	limit := max(o.Bytes, content.PayloadBytes)
 	body, err := w.Objects.Read(ctx, o, limit)
@@ -73,7 +73,7 @@ func (w worker) claim(ctx context.Context, m *inbox.Message, in *routing.Input) 
 	if !slices.Contains(w.Buckets, ref.Bucket) {
 		return parked(inbox.Contract, "CONTRACT", "claim: its bucket is none of those in claimCheck.buckets"), false
 	}
-	ctx, cancel := context.WithTimeout(ctx, readLimit)
+	ctx, cancel := w.whileLeased(ctx)
 	defer cancel()
 	found, err := w.Objects.Stat(ctx, ref)
 	if err != nil {
@@ -82,7 +82,7 @@ func (w worker) claim(ctx context.Context, m *inbox.Message, in *routing.Input) 
 	if m.Claim.Generation != found.Generation {
 		// Written down before the engine hears of it: whatever becomes of this attempt, another one hands on the same.
 		m.Claim = found.Object
-		switch err := w.Store.PinClaim(ctx, m); {
+		switch err := w.Store.PinClaim(ctx, m, w.lane.lane); {
 		case errors.Is(err, inbox.ErrConflict):
 			return outcome{Result: engine.Result{Verdict: engine.NotStarted}}, false // the attempt is another's now
 		case err != nil:

@@ -17,6 +17,8 @@ type gate struct {
 	alone       bool // what is claimed is a suspect
 	suspectTurn bool // drain, then a suspect
 	refused     bool // somebody wants to claim
+	// states are the engines' as this process has last read them. They belong to whoever is between enter and leave.
+	states map[string]inbox.EngineState
 }
 
 // turn says what may be claimed now.
@@ -47,6 +49,10 @@ func (g *gate) leave(plan inbox.ClaimPlan) {
 	g.alone = plan.Suspect
 	g.suspectTurn = plan.Suspects && !plan.Suspect
 }
+
+// abandon gives back what a run has claimed and will not settle: the run has broken off. The leases keep others away from its
+// messages for as long as its calls may still be under way.
+func (g *gate) abandon(n int) { _ = g.settled(n) }
 
 // settled counts n messages as settled, and reports whether that lets somebody claim who was refused.
 func (g *gate) settled(n int) bool {

@@ -41,18 +41,15 @@ func (r *run) newLoader(plan inbox.ClaimPlan) *loader {
 	return l
 }
 
-// get returns the content of m, or false if its row is gone.
+// get returns the content of m, or false if its row is gone. What is read ahead is read within the time of whoever comes first:
+// all lanes of a claim have the same lease.
 func (l *loader) get(ctx context.Context, m *inbox.Message) (inbox.Content, bool, error) {
 	if !l.ahead[m.ID] {
-		ctx, cancel := context.WithTimeout(ctx, readLimit)
-		defer cancel()
 		read, err := l.store.Load(ctx, []string{m.ID})
 		content, ok := read[m.ID]
 		return content, ok, err
 	}
 	l.once.Do(func() {
-		ctx, cancel := context.WithTimeout(ctx, readLimit)
-		defer cancel()
 		l.read, l.err = l.store.Load(ctx, l.ids)
 	})
 	content, ok := l.read[m.ID]

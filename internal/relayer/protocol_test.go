@@ -3,7 +3,6 @@ package relayer_test
 import (
 	"context"
 	"fmt"
-	"math/rand/v2"
 	"sync"
 	"testing"
 	"time"
@@ -357,8 +356,8 @@ func TestTheBreakerLetsOneProbeThroughAmongAllRelays(t *testing.T) {
 	if called < 5 || called > 10 {
 		t.Errorf("%d calls before the breaker opened, want 5 to 10", called)
 	}
-	if n := w.count("SELECT COUNT(*) FROM Lanes WHERE WhyNotDue = 'ENGINE_PAUSED'", nil); n != int64(20-called) {
-		t.Errorf("%d lanes wait for the engine, want %d", n, 20-called)
+	if n := w.count("SELECT COUNT(*) FROM Lanes WHERE WokenAt IS NOT NULL", nil); n != int64(20-called) {
+		t.Errorf("%d lanes stand as they stood, want %d", n, 20-called)
 	}
 	w.wakeAll()
 	probe := newHeld()
@@ -503,9 +502,9 @@ func (unreachable) Sweep(ctx context.Context, _ string, _ int) (int, error) {
 	return 0, ctx.Err()
 }
 
-func (unreachable) Scan(ctx context.Context, _ string, _ int, _ *rand.Rand) ([]string, inbox.Clock, bool, error) {
+func (unreachable) Scan(ctx context.Context, _ inbox.ScanRequest) (inbox.Scanned, error) {
 	<-ctx.Done()
-	return nil, inbox.Clock{}, false, ctx.Err()
+	return inbox.Scanned{}, ctx.Err()
 }
 
 func TestADatabaseOutOfReachKeepsNoRunWaiting(t *testing.T) {

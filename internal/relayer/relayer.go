@@ -25,11 +25,12 @@ import (
 // Store is what the relayer needs of the ledger.
 type Store interface {
 	Sweep(ctx context.Context, consumer string, limit int) (woken int, err error)
-	Scan(ctx context.Context, consumer string, limit int, rng *rand.Rand) (lanes []string, clock inbox.Clock, more bool, err error)
+	Scan(ctx context.Context, req inbox.ScanRequest) (inbox.Scanned, error)
 	Claim(ctx context.Context, req inbox.ClaimRequest, clock inbox.Clock, rng *rand.Rand) (inbox.ClaimPlan, error)
 	Load(ctx context.Context, ids []string) (map[string]inbox.Content, error)
-	// PinClaim writes down m.Claim while the attempt of m still stands; inbox.ErrConflict says that it does not.
-	PinClaim(ctx context.Context, m *inbox.Message) error
+	// PinClaim writes down m.Claim while the attempt of m and the lease of its lane still stand; inbox.ErrConflict says that
+	// one of them does not.
+	PinClaim(ctx context.Context, m *inbox.Message, lease inbox.Lane) error
 	Settle(ctx context.Context, req inbox.SettleRequest, clock inbox.Clock) (inbox.Settled, error)
 }
 
@@ -168,32 +169,25 @@ func (r *Relayer) Run(ctx context.Context, once bool, stop, cut <-chan struct{})
 	return run.summary, err
 }
 
-func (r *Relayer) claimRequest(owner string, lanes []string, turn turn, more bool) inbox.ClaimRequest {
-	now := r.Now()
-	req := inbox.ClaimRequest{
-		Consumer: r.Consumer, Owner: owner, LaneIDs: lanes, Batch: r.Batch, Lease: r.Lease, Retention: r.Retention,
-		PerLane: (r.Batch + min(r.Parallel, len(lanes)) - 1) / max(1, min(r.Parallel, len(lanes))),
-		Routes:  map[string]inbox.RoutePolicy{}, Engines: map[string]inbox.EnginePolicy{}, Poison: r.Poison,
-		Alone: turn.alone, SuspectsFirst: turn.suspectsFirst,
-	}
+// policies says what a scan and a claim must know of routes and engines at this moment.
+func (r *Relayer) policies() (map[string]inbox.RoutePolicy, map[string]inbox.EnginePolicy) {
+	routes, engines := map[string]inbox.RoutePolicy{}, map[string]inbox.EnginePolicy{}
 	for name, route := range r.Routes {
-		req.Routes[name] = inbox.RoutePolicy{Engine: route.Engine}
+		routes[name] = inbox.RoutePolicy{Engine: route.Engine, Tenants: route.Tenants}
 	}
 	for name, e := range r.Engines {
 		props := e.Properties()
 		policy := inbox.EnginePolicy{Timeout: props.Timeout, OneByOne: !props.Idempotent && !props.Probe, Breaker: r.breaker(name)}
-		free, waited := r.slots.room(name, now)
-		switch {
-		case free == 0:
-			policy.Defer = more && waited > r.Poll
+		switch free := r.slots.room(name); {
+		case free == 0: // somebody waits for its slots
 		case policy.OneByOne:
 			policy.Capacity = free
 		default:
 			policy.Capacity = r.Batch
 		}
-		req.Engines[name] = policy
+		engines[name] = policy
 	}
-	return req
+	return routes, engines
 }
 
 // breaker derives how soon an engine is probed from how soon its routes' messages would be tried again.

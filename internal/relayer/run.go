@@ -28,15 +28,18 @@ type run struct {
 	ending    <-chan struct{} // closed when the process is told to end
 	stopping  chan struct{}   // closed when nothing new may start
 	stopOnce  sync.Once
+	over      chan struct{} // closed when nobody reads results any more
 	results   chan laneResult
 	lanes     map[string]*activeLane // claimed by this run, by lane id
 	unsettled int                    // results that wait to be settled
 	oldest    time.Time              // since when
 	nextScan  time.Time
-	idle      bool      // the last scan found nothing to do
-	linger    time.Time // until when idle is no reason to end: an engine is back, and lanes wait for it
-	storeErr  error     // the store's last failure, until it works again
-	lost      error     // results that could not be written before their lease ended
+	scanned   bool
+	idle      bool  // the last scan found nothing to do
+	owed      int   // messages claimed and not settled
+	storeErr  error // the store's last failure, until it works again
+	lost      error // results that could not be written before their lease ended
+	unstarted error // nothing that was claimed could be started; until something is
 
 	finishing sync.WaitGroup // objects of finished messages that are being marked
 
@@ -54,14 +57,14 @@ type activeLane struct {
 	left      int // messages without a result
 }
 
-// laneResult is what became of one message of a lane.
+// laneResult is what became of one message of a lane, under the lease that it was claimed with.
 type laneResult struct {
-	laneID string
+	lane   *activeLane
 	result inbox.Result
 }
 
 func newRun(r *Relayer, once bool) *run {
-	return &run{Relayer: r, once: once, owner: r.NewID(), rng: r.Rand(), started: r.Now(), stopping: make(chan struct{}),
+	return &run{Relayer: r, once: once, owner: r.NewID(), rng: r.Rand(), started: r.Now(), stopping: make(chan struct{}), over: make(chan struct{}),
 		results: make(chan laneResult, r.Batch+1), lanes: map[string]*activeLane{}}
 }
 
@@ -71,6 +74,12 @@ func (r *run) loop(ctx context.Context, stop, cut <-chan struct{}) error {
 	calls, cutCalls := context.WithCancel(context.WithoutCancel(ctx))
 	defer cutCalls()
 	r.calls = calls
+	// However the run ends, also by a panic: what it still owes keeps nobody in this process waiting.
+	defer func() {
+		close(r.over)
+		r.stop()
+		r.gate.abandon(r.owed)
+	}()
 	defer r.finishing.Wait()
 	r.ending = stop
 	r.sweep(ctx)
@@ -101,7 +110,7 @@ func (r *run) loop(ctx context.Context, stop, cut <-chan struct{}) error {
 		default:
 		}
 		if r.stopped() && len(r.lanes) == 0 {
-			return errors.Join(r.storeErr, r.lost)
+			return errors.Join(r.storeErr, r.lost, r.unstarted)
 		}
 		if r.settleNow() {
 			r.settle(ctx)
@@ -111,8 +120,8 @@ func (r *run) loop(ctx context.Context, stop, cut <-chan struct{}) error {
 			r.claim(ctx, calls)
 			continue
 		}
-		if r.once && r.idle && len(r.lanes) == 0 && !r.Now().Before(r.linger) {
-			return errors.Join(r.storeErr, r.lost)
+		if r.once && r.idle && len(r.lanes) == 0 {
+			return errors.Join(r.storeErr, r.lost, r.unstarted)
 		}
 		select {
 		case res := <-r.results:
@@ -145,7 +154,7 @@ func (r *run) stopped() bool {
 // take files a result, and whatever else has come.
 func (r *run) take(res laneResult) {
 	for {
-		lane := r.lanes[res.laneID]
+		lane := res.lane
 		lane.results = append(lane.results, res.result)
 		lane.left--
 		if r.unsettled == 0 {
@@ -203,7 +212,7 @@ func (r *run) claimable() bool {
 		return false
 	}
 	for name := range r.Engines {
-		if free, _ := r.slots.room(name, r.Now()); free > 0 {
+		if r.slots.room(name) > 0 {
 			return true
 		}
 	}
@@ -227,6 +236,9 @@ func (r *run) wait() time.Duration {
 	return max(wait, time.Millisecond)
 }
 
+// suspectsAtOnce is how many suspects a claim is offered: it takes one, and some may have to wait.
+const suspectsAtOnce = 4
+
 // claim scans, claims, and starts what it got.
 func (r *run) claim(ctx, calls context.Context) {
 	r.nextScan, r.idle = r.Now().Add(r.Poll), false
@@ -236,33 +248,100 @@ func (r *run) claim(ctx, calls context.Context) {
 	}
 	var plan inbox.ClaimPlan
 	defer func() { r.gate.leave(plan) }()
+	routes, engines := r.policies()
 	reading, done := r.reading(ctx)
-	ids, clock, more, err := r.Store.Scan(reading, r.Consumer, 2*r.Batch, r.rng)
+	found, err := r.Store.Scan(reading, inbox.ScanRequest{Consumer: r.Consumer, Limit: 2 * r.Batch, Routes: routes, Engines: engines,
+		States: r.gate.states, Held: r.holds, Lease: r.Lease, All: !r.scanned})
 	done()
 	r.nextScan = r.Now().Add(r.Poll) // however long it took
 	if err != nil {
 		r.storeFailed(ctx, "scan", err)
 		return
 	}
-	r.clock = clock
-	if lag := clock.Lag(); lag > inbox.LagTolerated && !r.lagLogged {
+	r.clock, r.gate.states, r.scanned = found.Clock, found.States, true
+	if lag := found.Clock.Lag(); lag > inbox.LagTolerated && !r.lagLogged {
 		r.lagLogged = true
 		r.Log.WarnContext(ctx, "the database's reads seem to be old: they lie before this process's clock, or that is wrong; leases run by "+
 			"the timestamps of commits", "lag", lag)
 	}
-	if len(ids) == 0 {
-		r.idle, r.storeErr = true, nil
+	lanes := found.Lanes[:min(len(found.Lanes), r.Batch)]
+	plan.Suspects = len(found.Suspects) > 0
+	if turn.alone && (turn.suspectsFirst || len(lanes) == 0) {
+		lanes = append(found.Suspects[:min(len(found.Suspects), suspectsAtOnce)], lanes...)
+	}
+	if len(lanes) == 0 {
+		r.idle, r.storeErr = !plan.Suspects && !busy(engines), nil
 		return
 	}
-	ids, more = ids[:min(len(ids), r.Batch)], more || len(ids) > r.Batch
+	req := inbox.ClaimRequest{
+		Consumer: r.Consumer, Owner: r.owner, LaneIDs: lanes, Batch: r.Batch, Lease: r.Lease, Retention: r.Retention,
+		PerLane: (r.Batch + min(r.Parallel, len(lanes)) - 1) / max(1, min(r.Parallel, len(lanes))),
+		Routes:  routes, Engines: engines, Poison: r.Poison, Alone: turn.alone, SuspectsFirst: turn.suspectsFirst,
+	}
 	before := r.Now()
 	claiming, cancel := context.WithTimeout(ctx, r.transactionLimit())
 	defer cancel()
-	if plan, err = r.Store.Claim(claiming, r.claimRequest(r.owner, ids, turn, more), clock, r.rng); err != nil {
+	claimed, err := r.Store.Claim(claiming, req, found.Clock, r.rng)
+	if err != nil {
 		r.storeFailed(ctx, "claim", err)
 		return
 	}
-	r.Observer.Claimed(ctx, plan, r.Now().Sub(before))
+	claimed.Suspects = claimed.Suspects || plan.Suspects
+	plan, r.gate.states = claimed, claimed.States
+	r.claimed(ctx, plan, r.Now().Sub(before))
+	if found.More || plan.Suspects || progress(plan) || news(found.States, plan.States) {
+		// There may be more, or there is an engine that the next scan leaves out: it needs not wait.
+		r.nextScan = time.Time{}
+	}
+	if len(plan.Claimed) == 0 {
+		if len(plan.Lanes) == 0 && !news(found.States, plan.States) {
+			// Due, and not for us now: somebody else's lease, or no room. The next scan leaves leased lanes out.
+			r.nextScan = r.Now().Add(r.Poll)
+			r.idle = !found.More && plan.Busy == 0 && !plan.Suspects
+		}
+		return
+	}
+	r.dispatch(calls, plan, before)
+}
+
+// holds reports whether the run has the lane at work. A lane whose lease has lapsed meanwhile is another relay's to claim: this
+// run would take the results of its own late worker for those of the new lease.
+func (r *run) holds(laneID string) bool { return r.lanes[laneID] != nil }
+
+// news reports whether a claim has found an engine that cannot be called and that the scan took for one that can.
+func news(scanned, claimed map[string]inbox.EngineState) bool {
+	for name, state := range claimed {
+		if before := scanned[name]; before.Closed() && !state.Closed() {
+			return true
+		}
+	}
+	return false
+}
+
+// busy reports whether the scan has left out the lanes of an engine because no call slot is free.
+func busy(engines map[string]inbox.EnginePolicy) bool {
+	for _, policy := range engines {
+		if policy.Capacity == 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// progress reports whether a claim has moved anything that another scan would find moved. Lanes of unknown routes do not
+// count: there may be many, and each only gets another time.
+func progress(plan inbox.ClaimPlan) bool {
+	for _, lane := range plan.Lanes {
+		if lane.WhyNotDue != inbox.WhyRouteUnknown && lane.WhyNotDue != inbox.WhyEngineUnknown {
+			return true
+		}
+	}
+	return false
+}
+
+// claimed says what a claim has done.
+func (r *run) claimed(ctx context.Context, plan inbox.ClaimPlan, took time.Duration) {
+	r.Observer.Claimed(ctx, plan, took)
 	r.logParkedByClaim(ctx, plan)
 	r.summary.Parked += plan.Parked
 	r.storeErr = nil // what failed before has been made good
@@ -272,19 +351,6 @@ func (r *run) claim(ctx, calls context.Context) {
 	for _, lost := range plan.Lost {
 		r.Log.WarnContext(ctx, "a worker was lost while handling a message", "inboxId", lost.InboxID, "attempt", lost.Number, "owner", lost.Owner)
 	}
-	if more || len(plan.Lanes) > 0 || plan.Suspects {
-		// Something moved, so there may be more: the next scan needs not wait.
-		r.nextScan = time.Time{}
-	}
-	if len(plan.Claimed) == 0 {
-		if len(plan.Lanes) == 0 {
-			// Due, and not for us now: somebody else's lease, or no room. The next scan leaves leased lanes out.
-			r.nextScan = r.Now().Add(r.Poll)
-			r.idle = !more && plan.Busy == 0 && !plan.Suspects
-		}
-		return
-	}
-	r.dispatch(calls, plan, before)
 }
 
 // dispatch starts a goroutine for each claimed lane.
@@ -293,6 +359,7 @@ func (r *run) dispatch(calls context.Context, plan inbox.ClaimPlan, before time.
 	for _, claimed := range plan.Claimed {
 		lane := &activeLane{lane: claimed.Lane, messages: claimed.Messages, leaseEnds: before.Add(r.Lease), clock: r.clock, left: len(claimed.Messages)}
 		r.lanes[claimed.Lane.ID] = lane
+		r.owed += lane.left
 		r.summary.Claimed += len(claimed.Messages)
 		w := worker{run: r, lane: lane, load: load}
 		r.slots.announce(r.Routes[lane.messages[0].Route].Engine)
@@ -361,6 +428,7 @@ func (r *run) settle(ctx context.Context) {
 		r.Observer.Settled(ctx, plan)
 		r.count(ctx, plan)
 	}
+	r.pauseIfNothingStarts(ctx, settled.Plans)
 	failed := map[string]bool{}
 	for _, id := range settled.Failed {
 		failed[id] = true
@@ -377,6 +445,7 @@ func (r *run) settle(ctx context.Context) {
 		if failed[s.Lane.ID] {
 			r.lost = fmt.Errorf("settle: results of lane %s are lost to the next run: %w", s.Lane.ID, err)
 		}
+		r.owed -= len(lane.results)
 		if r.gate.settled(len(lane.results)) {
 			r.nextScan = time.Time{}
 		}
@@ -388,11 +457,8 @@ func (r *run) settle(ctx context.Context) {
 }
 
 func (r *run) count(ctx context.Context, plan inbox.SettlePlan) {
-	if plan.More {
+	if plan.More || plan.Closed {
 		r.nextScan = time.Time{}
-	}
-	if plan.Closed {
-		r.linger = r.Now().Add(inbox.ProbeWait + r.Poll)
 	}
 	var kept []*inbox.Message
 	for _, res := range plan.Settled {
@@ -431,4 +497,25 @@ func (r *run) count(ctx context.Context, plan inbox.SettlePlan) {
 			r.Log.WarnContext(ctx, "the breaker of an engine is open", "engine", e.Name, "until", e.OpenUntil, "reason", e.OpenReason)
 		}
 	}
+}
+
+// pauseIfNothingStarts keeps a run from claiming and giving back without end: where the lease leaves no time for a call once
+// a slow database has answered, nothing would move, and nothing would be seen to fail.
+func (r *run) pauseIfNothingStarts(ctx context.Context, plans []inbox.SettlePlan) {
+	given := 0
+	for _, plan := range plans {
+		for _, res := range plan.Settled {
+			if res.Verdict != "" {
+				r.unstarted = nil
+				return
+			}
+			given++
+		}
+	}
+	if given == 0 || r.stopped() {
+		return
+	}
+	r.nextScan = r.Now().Add(r.Poll)
+	r.unstarted = fmt.Errorf("%d claimed messages were given back, none was started: a lease of %v did not outlast the claim, the wait for a call slot and twice the engine's timeout", given, r.Lease)
+	r.Log.ErrorContext(ctx, "nothing that was claimed could be started; relay.lease is too short for the engines' timeouts beside this database", "messages", given, "lease", r.Lease.String())
 }

@@ -3,7 +3,6 @@ package relayer
 import (
 	"context"
 	"sync"
-	"time"
 )
 
 // slots bounds the calls that a process makes at the same time. With several engines none may take the last slot that
@@ -21,7 +20,6 @@ type engineSlots struct {
 	used      int
 	announced int // lanes that will wait as soon as their goroutine runs
 	waiting   int
-	since     time.Time // since when somebody waits without interruption
 }
 
 func newSlots(total int, engines []string) *slots {
@@ -40,7 +38,7 @@ func (s *slots) announce(engine string) {
 }
 
 // acquire waits for a slot of the engine. The caller releases it. announced says that the lane has been counted before.
-func (s *slots) acquire(ctx context.Context, engine string, announced bool, now func() time.Time) error {
+func (s *slots) acquire(ctx context.Context, engine string, announced bool) error {
 	s.mu.Lock()
 	e := s.engines[engine]
 	if announced {
@@ -58,9 +56,7 @@ func (s *slots) acquire(ctx context.Context, engine string, announced bool, now 
 		}
 		if !waiting {
 			waiting = true
-			if e.waiting++; e.waiting == 1 {
-				e.since = now()
-			}
+			e.waiting++
 		}
 		changed := s.changed
 		s.mu.Unlock()
@@ -105,16 +101,13 @@ func (s *slots) release(engine string) {
 	s.mu.Unlock()
 }
 
-// room says how many calls of the engine could start now. Zero while anybody waits for it; waited says for how long.
-func (s *slots) room(engine string, now time.Time) (free int, waited time.Duration) {
+// room says how many calls of the engine could start now: none while anybody waits for it.
+func (s *slots) room(engine string) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	e := s.engines[engine]
-	if e.waiting > 0 {
-		return 0, now.Sub(e.since)
+	if e.waiting > 0 || e.announced > 0 {
+		return 0
 	}
-	if e.announced > 0 {
-		return 0, 0
-	}
-	return max(0, min(s.total-s.used, s.limit-e.used)), 0
+	return max(0, min(s.total-s.used, s.limit-e.used))
 }

@@ -30,7 +30,11 @@ func (w worker) work(ctx context.Context) {
 		} else {
 			res = w.notStarted(m)
 		}
-		w.results <- laneResult{laneID: w.lane.lane.ID, result: res}
+		select {
+		case w.results <- laneResult{lane: w.lane, result: res}:
+		case <-w.over: // the run has broken off: the lease ends, and whoever claims then asks
+			return
+		}
 	}
 }
 
@@ -51,14 +55,16 @@ func (w worker) one(ctx context.Context, m *inbox.Message, first bool) inbox.Res
 	eng := w.Engines[policy.Engine]
 	waiting, cancel := stopWith(ctx, w.stopping)
 	defer cancel()
-	if err := w.slots.acquire(waiting, policy.Engine, first, w.Now); err != nil {
+	if err := w.slots.acquire(waiting, policy.Engine, first); err != nil {
 		return w.notStarted(m)
 	}
 	defer w.slots.release(policy.Engine)
 	if !w.mayStart(eng) {
 		return w.notStarted(m)
 	}
-	content, ok, err := w.load.get(ctx, m)
+	reading, done := w.whileLeased(ctx)
+	content, ok, err := w.load.get(reading, m)
+	done()
 	if err != nil {
 		w.Log.ErrorContext(ctx, "loading a message failed", "inboxId", m.ID, "error", err)
 		return w.finish(m, w.Now(), notAsked("LOAD", "its payload could not be read from the database"))
@@ -121,6 +127,11 @@ func (w worker) mayStart(eng engine.Engine) bool {
 	return !w.stopped() && !w.Now().Add(2*eng.Properties().Timeout).After(w.lane.leaseEnds)
 }
 
+// whileLeased returns the context of what a message needs before its call: it ends with the lease.
+func (w worker) whileLeased(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(ctx, min(readLimit, w.lane.leaseEnds.Sub(w.Now())))
+}
+
 func (w worker) correlate(ctx context.Context, eng engine.Engine, m *inbox.Message, content inbox.Content) outcome {
 	if !content.HasBody {
 		return outcome{Result: engine.Result{Verdict: engine.Rejected, Code: "PAYLOAD_GONE", Detail: "the payload has been deleted"}, reason: inbox.ClaimMissing, local: true}
@@ -153,6 +164,10 @@ func (w worker) correlate(ctx context.Context, eng engine.Engine, m *inbox.Messa
 		if c.Content != nil && delivery.Variables == nil {
 			delivery.Payload, delivery.ContentType = c.Content, c.ContentType
 		}
+	}
+	if !w.mayStart(eng) {
+		// Everything before this may have been slow. The adapter asks once more just before it sends.
+		return outcome{Result: engine.Result{Verdict: engine.NotStarted}}
 	}
 	if m.OutcomeUnknown {
 		if out, done := w.probe(ctx, eng, delivery); done {

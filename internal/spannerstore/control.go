@@ -17,7 +17,7 @@ var controlColumns = []string{
 	"PatienceUsed", "LastNotWaitingAt", "NextAttemptAt", "ProcessingStartedAt", "ProcessedAt", "FirstFailedAt", "LastFailedAt",
 	"LastErrorCode", "LastErrorMessage", "EngineReference", "PayloadBytes", "PurgeAfter",
 	"PayloadLocation", "ConflictsWith", "ClaimUri", "ClaimGeneration", "ClaimSha256", "SourceAttempts", "Subscription",
-	"PublishedAt", "ContentSha256", "PatienceFor",
+	"PublishedAt", "ContentSha256", "PatienceFor", "TenantId",
 }
 
 // readControl reads the control columns of messages by key.
@@ -40,7 +40,7 @@ func readControl(ctx context.Context, txn reader, ids []string) (map[string]*inb
 
 func scanControl(row *spanner.Row) (*inbox.Message, error) {
 	m := &inbox.Message{}
-	var key, route, reason, code, text, reference, location, conflict, uri, claimSHA256, subscription, patienceFor spanner.NullString
+	var key, route, reason, code, text, reference, location, conflict, uri, claimSHA256, subscription, patienceFor, tenant spanner.NullString
 	var claimGeneration, sourceAttempts spanner.NullInt64
 	var published, notWaiting, next, started, processed, firstFailed, lastFailed, purge spanner.NullTime
 	var status string
@@ -49,7 +49,7 @@ func scanControl(row *spanner.Row) (*inbox.Message, error) {
 		&reason, &m.Late, &m.HandedOver, &m.Attempts, &m.TechnicalFailures, &m.OutageFailures, &m.LostWorkers, &m.OutcomeUnknown,
 		&patience, &notWaiting, &next, &started, &processed, &firstFailed, &lastFailed,
 		&code, &text, &reference, &m.PayloadBytes, &purge, &location, &conflict, &uri, &claimGeneration, &claimSHA256,
-		&sourceAttempts, &subscription, &published, &m.ContentSHA256, &patienceFor); err != nil {
+		&sourceAttempts, &subscription, &published, &m.ContentSHA256, &patienceFor, &tenant); err != nil {
 		return nil, err
 	}
 	m.Key, m.Route, m.Status, m.Reason = key.StringVal, route.StringVal, inbox.Status(status), inbox.Reason(reason.StringVal)
@@ -59,7 +59,7 @@ func scanControl(row *spanner.Row) (*inbox.Message, error) {
 	m.LastErrorCode, m.LastErrorMessage, m.EngineReference = code.StringVal, text.StringVal, reference.StringVal
 	m.PayloadLocation, m.ConflictsWith, m.Claim = location.StringVal, conflict.StringVal, claim(uri, claimGeneration, claimSHA256)
 	m.FromDeadLetter, m.SourceAttempts = sourceAttempts.Valid, sourceAttempts.Int64
-	m.Subscription, m.PublishedAt = subscription.StringVal, published.Time
+	m.Subscription, m.PublishedAt, m.TenantID = subscription.StringVal, published.Time, tenant.StringVal
 	return m, nil
 }
 

@@ -82,7 +82,7 @@ func insertRow(m *inbox.Message, receivedAt time.Time) *spanner.Mutation {
 func wakeLane(m *inbox.Message) *spanner.Mutation {
 	return spanner.InsertOrUpdate("Lanes",
 		[]string{"LaneId", "Consumer", "CorrelationKey", "Shard", "WokenAt", "PurgeAt"},
-		[]any{m.LaneID, m.Consumer, nullString(m.LaneKey()), inbox.LaneShard(m.LaneID), spanner.CommitTimestamp, spanner.NullTime{}})
+		[]any{m.LaneID, m.Consumer, nullString(m.LaneKey()), inbox.LaneShard(m.Route, m.TenantID, m.LaneID), spanner.CommitTimestamp, spanner.NullTime{}})
 }
 
 // body returns a BYTES value, never null: the column is NOT NULL. The client library's own encoding of a []byte takes

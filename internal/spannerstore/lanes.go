@@ -11,7 +11,7 @@ import (
 
 var laneColumns = []string{
 	"LaneId", "Consumer", "CorrelationKey", "WokenAt", "DueAt", "LeaseOwner", "LeaseToken", "LeaseUntil", "HeldBy", "WhyNotDue",
-	"LastSequence", "LastOrderedAt", "LastReceivedAt", "LastInboxId", "PurgeAt",
+	"LastSequence", "LastOrderedAt", "LastReceivedAt", "LastInboxId", "PurgeAt", "Shard",
 }
 
 // readLanes reads lanes by key.
@@ -24,7 +24,7 @@ func readLanes(ctx context.Context, txn reader, ids []string) (map[string]inbox.
 		var woken, due, until, lastOrdered, lastReceived, purge spanner.NullTime
 		var lastSequence spanner.NullInt64
 		if err := row.Columns(&l.ID, &l.Consumer, &key, &woken, &due, &owner, &l.LeaseToken, &until, &heldBy, &why,
-			&lastSequence, &lastOrdered, &lastReceived, &lastID, &purge); err != nil {
+			&lastSequence, &lastOrdered, &lastReceived, &lastID, &purge, &l.Shard); err != nil {
 			return err
 		}
 		l.Key, l.LeaseOwner, l.HeldBy, l.WhyNotDue = key.StringVal, owner.StringVal, heldBy.StringVal, why.StringVal
@@ -91,8 +91,8 @@ func settleLane(l inbox.Lane) *spanner.Mutation {
 }
 
 func claimLane(l inbox.Lane) *spanner.Mutation {
-	return spanner.Update("Lanes", append([]string{"WokenAt"}, laneLease...),
-		append([]any{spanner.NullTime{}}, laneLeaseValues(l)...))
+	return spanner.Update("Lanes", append([]string{"WokenAt", "Shard"}, laneLease...),
+		append([]any{spanner.NullTime{}, l.Shard}, laneLeaseValues(l)...))
 }
 
 func laneLeaseValues(l inbox.Lane) []any {

@@ -27,6 +27,8 @@ type markedRange struct {
 type marks struct {
 	mu sync.Mutex
 	of map[markedRange]mark
+	// lasting: no entry comes back with an old time, so that one full pass is enough.
+	lasting bool
 }
 
 type mark struct {
@@ -41,7 +43,7 @@ func (m *marks) from(r markedRange, local time.Time) time.Time {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	known := m.of[r]
-	if known.passed.IsZero() || local.Sub(known.passedAt) >= fullPass {
+	if known.passed.IsZero() || (!m.lasting && local.Sub(known.passedAt) >= fullPass) {
 		return time.Time{}
 	}
 	return known.at

@@ -144,7 +144,7 @@ func (r *reporting) open(ctx context.Context) error {
 		if row.processing {
 			processing = append(processing, row.id)
 		}
-		if !r.KnowsRoute(row.route) {
+		if !slices.Contains(r.Routes, row.route) {
 			r.report.UnknownRoute++
 		}
 	}
@@ -234,15 +234,13 @@ func (r *reporting) parkedRows(ctx context.Context, keys spanner.KeySet, limit i
 }
 
 func (r *reporting) lanes(ctx context.Context) error {
-	scan := laneScan{client: r.client, consumer: r.Consumer, limit: r.MaxOpen, now: r.now, as: reports}
-	woken, err := r.scanned(ctx, &scan, lanesWoken, time.Time{})
+	woken, err := readScanned(ctx, r, lanesWoken, within(spanner.Key{r.Consumer}), r.MaxOpen)
 	if err != nil {
-		return err
+		return fmt.Errorf("read woken lanes: %w", err)
 	}
-	// A lane that is leased is due when its lease ends. What a clock was late by when it was promised comes on top.
-	due, err := r.scanned(ctx, &scan, lanesDue, r.now.Add(r.Lease+r.Lease/4))
+	due, err := r.due(ctx)
 	if err != nil {
-		return err
+		return fmt.Errorf("read due lanes: %w", err)
 	}
 	waiting, leased := map[string]bool{}, map[string]bool{}
 	for _, lane := range append(woken, due...) {
@@ -268,18 +266,27 @@ func (r *reporting) lanes(ctx context.Context) error {
 	return nil
 }
 
-// scanned reads an index of lanes, and where there are too many the oldest of each shard.
-func (r *reporting) scanned(ctx context.Context, scan *laneScan, index scanIndex, until time.Time) ([]scannedLane, error) {
-	found, err := scan.read(ctx, r.at(), index, scan.shards(until), r.MaxOpen)
+// due reads lanes that are due, and leased ones, which are due when their lease ends. Where there are too many, it reads the
+// oldest of each shard. What a clock was late by when a lease was promised comes on top.
+func (r *reporting) due(ctx context.Context) ([]scannedLane, error) {
+	until := r.now.Add(r.Lease + r.Lease/4)
+	var shards []spanner.KeySet
+	for _, route := range append([]string{""}, r.Routes...) {
+		flow := inbox.FlowOf(route)
+		for _, shard := range append(flow.Slots(true), flow.Suspects()) {
+			shards = append(shards, spanner.KeyRange{Start: spanner.Key{r.Consumer, shard}, End: spanner.Key{r.Consumer, shard, until}, Kind: spanner.ClosedClosed})
+		}
+	}
+	found, err := readScanned(ctx, r, lanesDue, spanner.KeySets(shards...), r.MaxOpen)
 	if err != nil || len(found) < r.MaxOpen {
 		return found, err
 	}
-	each := make([][]scannedLane, inbox.Shards)
+	each := make([][]scannedLane, len(shards))
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(8)
-	for shard := range inbox.Shards {
+	for i, shard := range shards {
 		group.Go(func() (err error) {
-			each[shard], err = scan.read(ctx, r.at(), index, scan.shard(int64(shard), until), max(1, r.MaxOpen/inbox.Shards))
+			each[i], err = readScanned(ctx, r, lanesDue, shard, max(1, r.MaxOpen/len(shards)))
 			return err
 		})
 	}

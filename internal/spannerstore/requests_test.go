@@ -97,7 +97,7 @@ func TestEachRequestHasATagAndWhoMayWaitALowerPriority(t *testing.T) {
 	check("load", high, err)
 	_, err = w.store.Settle(ctx, settlement(plan, "done"), clock)
 	check("settle", high, err)
-	_, err = w.store.Report(ctx, inbox.ReportRequest{Consumer: consumer, KnowsRoute: func(string) bool { return true }, Lease: lease,
+	_, err = w.store.Report(ctx, inbox.ReportRequest{Consumer: consumer, Routes: []string{"r"}, Lease: lease,
 		MaxOpen: 1, MaxParked: 1})
 	check("report", low, err)
 

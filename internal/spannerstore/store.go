@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"cloud.google.com/go/spanner"
@@ -30,6 +31,9 @@ type Store struct {
 	// writing holds one token: the right to run a read-write transaction.
 	writing   chan struct{}
 	committed lastCommit
+	// scans is what Scan remembers of each consumer.
+	scanning sync.Mutex
+	scans    map[string]*scanMemory
 }
 
 // Open connects to database ("projects/P/instances/I/databases/D"). The caller closes the store.
@@ -53,7 +57,7 @@ func OpenAs(ctx context.Context, database, role string, now func() time.Time, ne
 // New returns a store that uses client. now is read for durations only: the database's clock decides. newID returns a
 // new random id of at most 36 characters.
 func New(client *spanner.Client, now func() time.Time, newID func() string) *Store {
-	return &Store{client: client, now: now, newID: newID, writing: make(chan struct{}, 1)}
+	return &Store{client: client, now: now, newID: newID, writing: make(chan struct{}, 1), scans: map[string]*scanMemory{}}
 }
 
 // Close ends the connections. No call may be under way.

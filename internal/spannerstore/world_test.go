@@ -79,11 +79,12 @@ func (w *world) insert(key string, n int, change ...func(*inbox.Message)) string
 
 func (w *world) scan(store *spannerstore.Store) ([]string, inbox.Clock) {
 	w.t.Helper()
-	lanes, clock, _, err := store.Scan(w.t.Context(), consumer, 100, random())
+	req := claimRequest("", nil)
+	found, err := store.Scan(w.t.Context(), inbox.ScanRequest{Consumer: consumer, Limit: 100, Routes: req.Routes, Engines: req.Engines, Lease: lease})
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	return lanes, clock
+	return found.Lanes, found.Clock
 }
 
 // claim claims the lanes that a scan finds.
