@@ -36,13 +36,14 @@ func (a *app) listCommand() *cobra.Command {
 		Long: `List messages, the oldest first. Without filters all are listed: open, parked and finished ones.
 
 Open and parked messages are found by indexes. Finished ones are in no index by time: without --key a bounded slice of
-the table (--scan), in the order of ids, is looked at. A list that is not complete says so on standard error.
+the table (--scan), in the order of ids, is looked at. A list that is not complete says so on standard error, and by exit code
+3, unless the bound that cut it off was given: --limit N, --scan N. --limit 0 lists all that match.
 
 --key finds the lanes of a key. With a configuration its consumer, key spaces and order kinds are used; without one, the
-key space without a name, of --consumer or of every consumer found. Messages of routes with "order: none" have lanes of
-their own, which no key leads to.`,
+key space without a name, of --consumer or of every consumer found, and besides a slice of the lanes (--scan) is searched for
+the key. Messages of routes with "order: none" have lanes of their own, which no key leads to.`,
 		Example: `  inboxctl list --status PARKED --older-than 24h
-  inboxctl list --reason NO_WAITING_INSTANCE --json | jq -r .id
+  inboxctl list --reason NO_WAITING_INSTANCE --limit 0 --json | jq -r .id
   inboxctl list --key WO-4711
   inboxctl list --stuck`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.list(cmd, f) },
@@ -56,7 +57,7 @@ their own, which no key leads to.`,
 	flags.Var(durationFlag{&f.olderThan}, "older-than", "received at least that long ago: 10m, 24h, 75d")
 	flags.Var(durationFlag{&f.olderThan}, "age", "the same as --older-than")
 	flags.BoolVar(&f.stuck, "stuck", false, "being handled, and the lease has ended: a relay is to take them over")
-	flags.IntVar(&f.limit, "limit", 1000, "at most so many")
+	flags.IntVar(&f.limit, "limit", 1000, "at most so many; 0: all")
 	flags.IntVar(&f.scan, "scan", 10_000, "look at so many rows at most where no index decides")
 	flags.StringVar(&f.config, "config", "", "a configuration file (default: $INBOX_CONFIG_FILE)")
 	flags.BoolVar(&f.json, "json", false, "one JSON object a line")
@@ -105,19 +106,45 @@ func (a *app) list(cmd *cobra.Command, f listFlags) error {
 			}
 			filter.Lanes = lanesOf(cfg, consumers, f.key)
 		}
+		unsearched := false
+		if f.key != "" && cfg == nil {
+			// Which key spaces there are, only a configuration says; the lanes themselves know their keys.
+			found, complete, err := store.LanesOfKey(ctx, filter.Consumer, f.key, f.scan)
+			if err != nil {
+				return err
+			}
+			unsearched = !complete
+			filter.Lanes = append(filter.Lanes, found...)
+			slices.Sort(filter.Lanes)
+			filter.Lanes = slices.Compact(filter.Lanes)
+		}
 		listing, err := store.List(ctx, filter)
 		if err != nil {
 			return err
 		}
-		if err := a.printList(listing.Rows, f.json); err != nil {
+		incomplete := unsearched || listing.Bounded
+		if err := a.printList(listing.Rows, f.json, incomplete); err != nil {
 			return err
 		}
+		given := cmd.Flags().Changed
+		cut := unsearched || listing.Bounded && !given("scan") || listing.More && (f.limit == 0 || !given("limit"))
 		if listing.More {
-			fmt.Fprintf(a.stderr, "more than %d messages match; --limit raises the number, filters narrow the list\n", f.limit)
+			number := fmt.Sprintf("%d messages match", filter.Limit)
+			if filter.Limit == 1 {
+				number = "one message matches"
+			}
+			fmt.Fprintf(a.stderr, "more than %s; --limit raises the number (0: all), filters narrow the list\n", number)
+		}
+		if unsearched {
+			fmt.Fprintf(a.stderr, "not complete: key spaces are named by a configuration, and without one %d lanes were searched for the key; "+
+				"there are more. Give --config, or raise --scan\n", f.scan)
 		}
 		if listing.Bounded {
 			fmt.Fprintf(a.stderr, "not complete: %d rows were looked at, and there are more; messages that match may be missing. "+
-				"List by --key, show a message by its id, or raise --scan\n", max(f.scan, f.limit+1))
+				"List by --key, show a message by its id, or raise --scan\n", max(f.scan, filter.Limit+1))
+		}
+		if cut {
+			return errIncomplete
 		}
 		return nil
 	})
@@ -125,6 +152,9 @@ func (a *app) list(cmd *cobra.Command, f listFlags) error {
 
 func (f *listFlags) filter() (spannerstore.Filter, error) {
 	filter := spannerstore.Filter{Consumer: f.consumer, Route: f.route, OlderThan: f.olderThan, Stuck: f.stuck, Limit: f.limit, Scan: f.scan}
+	if f.limit == 0 {
+		filter.Limit = maxListed
+	}
 	for _, text := range f.statuses {
 		status := inbox.Status(strings.ToUpper(strings.TrimSpace(text)))
 		if !slices.Contains(inbox.Statuses(), status) {
@@ -135,8 +165,8 @@ func (f *listFlags) filter() (spannerstore.Filter, error) {
 	filter.Reason = inbox.Reason(strings.ToUpper(f.reason))
 	onlyParked := !slices.ContainsFunc(filter.Statuses, func(s inbox.Status) bool { return s != inbox.Parked })
 	switch {
-	case f.limit < 1 || f.limit > maxListed:
-		return filter, usage("--limit is %d; it must be from 1 to %d", f.limit, maxListed)
+	case f.limit < 0 || f.limit > maxListed:
+		return filter, usage("--limit is %d; it must be from 1 to %d, or 0 for all", f.limit, maxListed)
 	case f.scan < 1:
 		return filter, usage("--scan is %d; it must be at least 1", f.scan)
 	case filter.Reason != "" && !slices.Contains(inbox.Reasons(), filter.Reason):
@@ -170,12 +200,14 @@ func lanesOf(cfg *config.Config, consumers []string, key string) []string {
 	return lanes
 }
 
-func (a *app) printList(rows []spannerstore.Row, asJSON bool) error {
+func (a *app) printList(rows []spannerstore.Row, asJSON, incomplete bool) error {
 	if asJSON {
 		return printJSON(a.stdout, rows)
 	}
 	if len(rows) == 0 {
-		fmt.Fprintln(a.stderr, "no messages")
+		if !incomplete {
+			fmt.Fprintln(a.stderr, "no messages")
+		}
 		return nil
 	}
 	table := tabwriter.NewWriter(a.stdout, 0, 0, 2, ' ', 0)

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -95,8 +96,8 @@ func TestListByKeyReadsTheLanesOfTheKey(t *testing.T) {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
 	}
-	check("without a configuration: every consumer", []string{first, second, third, billing})
-	check("of one consumer", []string{first, second, third}, "--consumer", consumer)
+	check("without a configuration: every consumer", []string{first, second, third, billing, elsewhere})
+	check("of one consumer", []string{first, second, third, elsewhere}, "--consumer", consumer)
 	check("with a status", []string{second}, "--consumer", consumer, "--status", "PARKED")
 	check("with a reason", []string{second}, "--reason", "AMBIGUOUS")
 	check("with another reason", []string{}, "--reason", "REJECTED")
@@ -263,7 +264,7 @@ func TestListRefusesWhatItDoesNotUnderstand(t *testing.T) {
 		{"a reason with a status that has none", "--reason REJECTED --status PROCESSED", "leave --status out"},
 		{"a duration that is none", "--older-than soon", "75d"},
 		{"a negative duration", "--older-than -5m", "75d"},
-		{"a limit of nothing", "--limit 0", "--limit is 0"},
+		{"a limit below nothing", "--limit -1", "--limit is -1"},
 		{"a scan of nothing", "--scan 0", "--scan is 0"},
 		{"an argument", "PARKED", "unknown command"},
 		{"a flag that is none", "--colour", "unknown flag"},
@@ -321,5 +322,75 @@ func TestListSaysWhenItHasNotLookedAtEverything(t *testing.T) {
 	got := idsOf(w.listed("--status", "RECEIVED,DISCARDED", "--scan", "10", "--limit", "40"))
 	if len(got) != 31 || got[30] != open {
 		t.Errorf("%d messages, want the 31 open ones: what is finished must not take their place", len(got))
+	}
+}
+
+// The pipelines of the documentation repair what list prints: a list that was cut off must not look like a whole one.
+func TestListIsWholeOrSaysThatItIsNot(t *testing.T) {
+	w := newWorld(t)
+	one := w.parked("", inbox.DeadLettered)
+	rows, err := w.store.Rows(t.Context(), []string{one})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var more []*spanner.Mutation
+	for i := range 1000 {
+		more = append(more, spanner.InsertMap("Messages", map[string]any{"InboxId": fmt.Sprintf("%032x", i), "Consumer": consumer, "Scope": "sub",
+			"DedupeKey": fmt.Sprint(i), "ReceivedAt": rows[one].ReceivedAt, "LaneId": fmt.Sprintf("%032x", i), "Sequence": 0, "OrderedAt": rows[one].OrderedAt,
+			"Status": "PARKED", "Reason": "DEAD_LETTERED", "ContentSha256": "x", "PayloadSha256": "x", "PayloadBytes": 0}))
+	}
+	w.apply(more...)
+	got := w.refused(3, "more than 1000 messages match", "list", "--reason", "DEAD_LETTERED", "--json")
+	if n := strings.Count(got.out, "\n"); n != 1000 {
+		t.Errorf("%d lines, want 1000", n)
+	}
+	if n := strings.Count(w.ok("list", "--reason", "DEAD_LETTERED", "--json", "--limit", "0").out, "\n"); n != 1001 {
+		t.Errorf("%d lines without a limit, want 1001", n)
+	}
+	// Who says how many gets so many.
+	if got := w.ok("list", "--reason", "DEAD_LETTERED", "--limit", "1"); !strings.Contains(got.stderr, "more than one message matches") {
+		t.Errorf("it says %q", got.stderr)
+	}
+	for _, command := range []string{"reopen", "reroute", "list"} {
+		help := w.ok(command, "--help").out
+		for line := range strings.Lines(help) {
+			if strings.Contains(line, "| jq") && !strings.Contains(line, "--limit 0") {
+				t.Errorf("%s shows a pipeline that ends at the limit: %s", command, line)
+			}
+		}
+	}
+	text, err := os.ReadFile("../../docs/operations.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(text)) {
+		if strings.Contains(line, "| jq") && !strings.Contains(line, "--limit 0") {
+			t.Errorf("operations.md shows a pipeline that ends at the limit: %s", line)
+		}
+	}
+}
+
+// Without a configuration nobody says which key spaces there are: the lanes are searched, and what was not is said.
+func TestListByKeyWithoutAConfigurationFindsKeySpaces(t *testing.T) {
+	w := newWorld(t)
+	spaced := func(consumer, key string) string {
+		return w.insert(row{key: key, consumer: consumer, arrival: func(m *inbox.Message) {
+			m.LaneID = inbox.LaneID(consumer, "invoices", inbox.OrderReceived, key)
+		}})
+	}
+	id, other := spaced(consumer, "B-1"), spaced("billing", "B-1")
+	spaced(consumer, "B-2")
+	if diff := cmp.Diff([]string{id, other}, idsOf(w.listed("--key", "B-1"))); diff != "" {
+		t.Errorf("of every consumer (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff([]string{id}, idsOf(w.listed("--key", "B-1", "--consumer", consumer))); diff != "" {
+		t.Errorf("of one consumer (-want +got):\n%s", diff)
+	}
+	got := w.refused(3, "key spaces are named by a configuration", "list", "--key", "B-3", "--scan", "2")
+	if strings.Contains(got.stderr, "no messages") {
+		t.Errorf("it knows more than it has looked at: %q", got.stderr)
+	}
+	if got := w.ok("list", "--key", "B-3", "--consumer", consumer); got.stderr != "no messages\n" {
+		t.Errorf("all lanes were looked at, and it says %q", got.stderr)
 	}
 }

@@ -7,7 +7,7 @@
 //
 // Results go to standard output, everything else to standard error. Payloads and attribute values go to standard output
 // only, and only where they are asked for. Exit codes: 0, all was done; 1, something failed or was refused; 2, the command
-// line is wrong.
+// line is wrong; 3, a list is not complete.
 package main
 
 import (
@@ -50,6 +50,7 @@ const (
 	exitOK     = 0
 	exitFailed = 1
 	exitUsage  = 2
+	exitPart   = 3
 )
 
 func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer, lookup config.Lookup, now func() time.Time) int {
@@ -80,6 +81,9 @@ func usage(format string, args ...any) error { return usageError{fmt.Errorf(form
 // errReported has been said already.
 var errReported = errors.New("reported")
 
+// errIncomplete: a list was cut off, and has said so.
+var errIncomplete = errors.New("not complete")
+
 func (a *app) run(ctx context.Context, args []string) int {
 	root := a.command()
 	root.SetArgs(args)
@@ -93,6 +97,8 @@ func (a *app) run(ctx context.Context, args []string) int {
 		return exitOK
 	case errors.Is(err, errReported):
 		return exitFailed
+	case errors.Is(err, errIncomplete):
+		return exitPart
 	case errors.As(err, &wrong) || !a.began:
 		fmt.Fprintf(a.stderr, "inboxctl: %v\n%s --help says more\n", err, cmd.CommandPath())
 		return exitUsage
@@ -118,7 +124,7 @@ Environment:
   GOOGLE_CLOUD_PROJECT    the project of a subscription without one (or --project)
   SPANNER_EMULATOR_HOST   host:port of an emulator, in place of Spanner; likewise STORAGE_EMULATOR_HOST, PUBSUB_EMULATOR_HOST
 
-Exit codes: 0 all was done; 1 something failed or was refused; 2 the command line is wrong.`,
+Exit codes: 0 all was done; 1 something failed or was refused; 2 the command line is wrong; 3 a list is not complete.`,
 	}
 	root.PersistentFlags().StringVar(&a.database, "database", "", "the database: projects/P/instances/I/databases/D (default: $SPANNER_DATABASE)")
 	root.PersistentFlags().StringVar(&a.role, "database-role", "", "the database `role` to take, such as inbox_ledger (list, show and reopen, without payloads)")

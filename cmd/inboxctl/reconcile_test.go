@@ -1,13 +1,17 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"net/http"
+	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"cloud.google.com/go/spanner"
 	"cloud.google.com/go/storage"
 	"github.com/google/go-cmp/cmp"
 
@@ -383,4 +387,52 @@ func TestReconcileCommandLines(t *testing.T) {
 	w.refused(2, "this run is the other one", "reconcile", "--after", c.text())
 	delete(w.env, "PAYLOAD_BUCKET")
 	w.refused(2, "set PAYLOAD_BUCKET", "reconcile")
+}
+
+// What operations.md says is run as it stands there: closing a message by hand ends its payload too, in its row and in an object.
+func TestDiscardingAsDocumentedEndsThePayload(t *testing.T) {
+	text, err := os.ReadFile("../../docs/operations.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	statements := regexp.MustCompile(`(?m)^ +(UPDATE (?:Messages|Payloads) SET .*)$`).FindAllStringSubmatch(string(text), -1)
+	if len(statements) != 2 {
+		t.Fatalf("%d statements, want 2: %q", len(statements), statements)
+	}
+	w := newWorldWithBucket(t)
+	discard := func(id string) {
+		for _, s := range statements {
+			sql := strings.ReplaceAll(s[1], "'...'", "'"+id+"'")
+			changed := int64(0)
+			_, err := w.client.ReadWriteTransaction(t.Context(), func(ctx context.Context, txn *spanner.ReadWriteTransaction) error {
+				var err error
+				changed, err = txn.Update(ctx, spanner.Statement{SQL: sql})
+				return err
+			})
+			if err != nil {
+				t.Fatalf("%s: %v", sql, err)
+			}
+			if changed != 1 {
+				return
+			}
+		}
+	}
+	inline := w.parked("WO-1", inbox.Rejected)
+	kept, o := w.insertKept([]byte("in an object"), map[string]any{"Status": "PARKED", "Reason": "REJECTED"})
+	open := w.insert(row{})
+	for _, id := range []string{inline, kept, open} {
+		discard(id)
+	}
+	for _, id := range []string{inline, kept} {
+		if status, purge, payload := w.text("Messages", id, "Status"), w.text("Messages", id, "PurgeAt"), w.text("Payloads", id, "PurgeAt"); status != "DISCARDED" || purge == "<null>" || payload == "<null>" || payload >= purge {
+			t.Errorf("it is %s, kept until %s, its payload until %s", status, purge, payload)
+		}
+	}
+	if status, payload := w.text("Messages", open, "Status"), w.text("Payloads", open, "PurgeAt"); status != "RECEIVED" || payload != "<null>" {
+		t.Errorf("an open message is %s, its payload kept until %s", status, payload)
+	}
+	w.ok("reconcile", "--mend", "--reason", "x")
+	if w.live(o.Name).CustomTime.IsZero() {
+		t.Error("the object of a discarded message is not marked for deletion")
+	}
 }

@@ -33,7 +33,7 @@ What a person may not expect, such as later messages that are through already, i
 The object that keeps the payload of a finished message is on its way out, and nothing takes that back: --force makes it
 anew, as another generation, before the message is reopened.`,
 		Example: `  inboxctl reopen 0123456789abcdef0123456789abcdef --reason "the process definition is fixed"
-  inboxctl list --reason NO_WAITING_INSTANCE --json | jq -r .id | inboxctl reopen - --reason "instances are started"`,
+  inboxctl list --reason NO_WAITING_INSTANCE --limit 0 --json | jq -r .id | inboxctl reopen - --reason "instances are started"`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := a.check(&act); err != nil {

@@ -40,7 +40,7 @@ All are looked at first, and what a person may not expect is said. Then those th
 order that they will have there, whatever the order of the ids; where one fails, those behind it are not tried.
 
 Deploy the configuration to both functions first: a relay that does not know the new route lets its messages wait.`,
-		Example: `  inboxctl list --reason NO_ROUTE --json | jq -r .id | inboxctl reroute - --config inbox.yaml --reason "route added"`,
+		Example: `  inboxctl list --reason NO_ROUTE --limit 0 --json | jq -r .id | inboxctl reroute - --config inbox.yaml --reason "route added"`,
 		Args:    cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := a.check(&act); err != nil {

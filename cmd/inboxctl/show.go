@@ -265,33 +265,138 @@ func standing(s *spannerstore.Shown) string {
 		return "done"
 	case s.Status == inbox.Discarded:
 		return "closed without being correlated"
-	case s.Status == inbox.Parked && s.Route == "":
-		return "needs a person: correct the routes, then `inboxctl reroute`"
 	case s.Status == inbox.Parked && s.Blocks:
-		return "needs a person, and blocks its lane until then: `inboxctl reopen` tries it again"
+		return "needs a person, and blocks its lane until then: " + repair(s)
 	case s.Status == inbox.Parked:
-		return "needs a person: `inboxctl reopen` tries it again"
+		return "needs a person: " + repair(s)
 	case s.Status == inbox.Processing && (s.Lane == nil || !s.Lane.Leased(s.At)):
 		return "being handled, and its lease has ended: the next relay takes it over"
 	case s.Status == inbox.Processing:
 		return "being handled"
 	}
+	held := ""
+	if s.Lane != nil && s.Lane.HeldBy != "" {
+		held = "held by " + printable(s.Lane.HeldBy)
+	}
 	for _, ahead := range s.Ahead {
 		if ahead.Status == inbox.Parked {
-			return "blocked by " + ahead.ID
+			return both("blocked by "+ahead.ID, held)
 		}
 	}
+	own := ""
+	if s.NextAttemptAt.After(s.At) {
+		own = "waits for its next attempt at " + moment(s.NextAttemptAt)
+	}
 	switch n := len(s.Ahead); {
-	case s.Lane != nil && s.Lane.HeldBy != "":
-		return "held by " + printable(s.Lane.HeldBy)
+	case held != "":
+		return both(held, own)
 	case s.MoreAhead:
 		return fmt.Sprintf("waits for more than %d messages before it, the first is %s", n, s.Ahead[0].ID)
 	case n > 0:
 		return fmt.Sprintf("waits for %d before it, the first is %s", n, s.Ahead[0].ID)
-	case s.NextAttemptAt.After(s.At):
-		return "waits for its next attempt at " + moment(s.NextAttemptAt)
+	}
+	switch stopped := waitsForEngine(s); {
+	case stopped != "":
+		return both(stopped, own)
+	case s.Lane != nil && !s.Lane.Leased(s.At) && s.Lane.WhyNotDue == inbox.WhyRouteUnknown:
+		return both("waits for its route: the relay's configuration lacks "+printable(s.Route), own)
+	case s.Lane != nil && !s.Lane.Leased(s.At) && s.Lane.WhyNotDue == inbox.WhyEngineUnknown:
+		return both("waits for its engine: the relay's configuration lacks that of route "+printable(s.Route), own)
+	case own != "":
+		return own
+	case s.Lane != nil && !s.Lane.Leased(s.At) && s.Lane.WhyNotDue == inbox.WhyEngineBusy:
+		return "waits for its engine, which has as much as it may have"
 	}
 	return "waits for a relay"
+}
+
+func both(first, second string) string {
+	if second == "" {
+		return first
+	}
+	return first + "; " + second
+}
+
+// waitsForEngine says which engine the message waits for, and why that is left alone; "": none. Which engine a route has only a
+// configuration says: here it is the one that the message was last sent to, or, where a relay has found the lane's engine
+// stopped, the one that is.
+func waitsForEngine(s *spannerstore.Shown) string {
+	last := ""
+	for _, h := range s.History {
+		if h.Engine != "" {
+			last = h.Engine
+		}
+	}
+	found := s.Lane != nil && s.Lane.WhyNotDue == inbox.WhyEnginePaused
+	var all []string
+	for i := range s.Engines {
+		if e := &s.Engines[i]; e.Name == last || last == "" && found {
+			all = append(all, stopped(e, s.At))
+		}
+	}
+	switch {
+	case len(all) > 0:
+		return "waits for " + strings.Join(all, ", or for ")
+	case found && !s.Lane.Leased(s.At):
+		return "waits for its engine, which was paused, or left alone after failures, when a relay last looked"
+	}
+	return ""
+}
+
+func stopped(e *spannerstore.StoppedEngine, now time.Time) string {
+	text := "engine " + printable(e.Name)
+	if !e.PausedAt.IsZero() {
+		text += " (paused since " + moment(e.PausedAt)
+		if e.PausedBy != "" {
+			text += " by " + printable(e.PausedBy)
+		}
+		if e.PausedReason != "" {
+			text += ": " + printable(e.PausedReason)
+		}
+		return text + ")"
+	}
+	until := "until " + moment(e.OpenUntil)
+	if !e.OpenUntil.After(now) {
+		until = "and probed with one message at a time since " + moment(e.OpenUntil)
+	}
+	text += " (left alone " + until
+	if about := strings.TrimSpace(e.OpenReason + " " + e.LastError); about != "" {
+		text += ": " + printable(about)
+	}
+	return text + ")"
+}
+
+// repair says what a person can do about a parked message. What it says first is a command that does something for it.
+func repair(s *spannerstore.Shown) string {
+	other := printable(s.ConflictsWith)
+	switch {
+	case !s.HasPayload:
+		return "its payload has been deleted, so that it can only be discarded"
+	case s.Reason == inbox.Unreadable:
+		return "`inboxctl show --payload` has the request as it came; have the message published again, and discard this one. " +
+			"Where a newer version can read it, reroute does"
+	case s.Route == "":
+		return "correct the routes, then `inboxctl reroute`"
+	case s.UnfitOnArrival():
+		return "correct its route or the claim's buckets, then `inboxctl reroute`"
+	case s.Reason == inbox.DedupeConflict:
+		return "compare it with " + other + "; `inboxctl reopen` runs it, too"
+	case s.Reason == inbox.DeadLettered && s.ConflictsWith != "":
+		return "look whether it is the same message as " + other + "; if not, `inboxctl reopen` runs it"
+	case s.Reason == inbox.PossiblyDelivered:
+		return "look into the engine; `inboxctl reopen` says that it may be sent again"
+	case s.Reason == inbox.ClaimMissing && s.PayloadLocation != "":
+		return "`inboxctl reconcile` looks for the object that keeps its payload; then `inboxctl reopen`"
+	case s.Reason == inbox.ClaimMissing:
+		return "have the object that it refers to written again, then `inboxctl reopen`"
+	case s.Reason == inbox.ClaimChanged:
+		return "talk to the sender: a corrected message is a new one, and this one is discarded; `inboxctl reopen` looks at the object again"
+	case s.Reason == inbox.PayloadTooLarge:
+		return "raise the limit of its route or its engine, then `inboxctl reopen`"
+	case s.Reason == inbox.DeadLettered:
+		return "find out why it was refused; `inboxctl reopen` runs it"
+	}
+	return "remove the cause, then `inboxctl reopen` tries it again"
 }
 
 // laneState says in words what the lane's row says.

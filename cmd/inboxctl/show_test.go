@@ -233,3 +233,97 @@ func TestUnknownAndMalformedIDs(t *testing.T) {
 	w.stdin = "\n"
 	w.refused(2, "no message id", "show", "--json", "-")
 }
+
+// The first line about an open message is where an operator goes: it names what the message waits for, and by whom.
+func TestShowNamesTheWaitOfAnOpenMessage(t *testing.T) {
+	w := newWorld(t)
+	at := time.Date(2100, 1, 2, 3, 4, 5, 0, time.UTC)
+	engine := func(name string, values map[string]any) {
+		values["Consumer"], values["Engine"] = consumer, name
+		w.apply(spanner.InsertMap("Engines", values))
+	}
+	engine("billing", map[string]any{"PausedAt": at, "PausedBy": "eve", "PausedReason": "end of the year"})
+	engine("stock", map[string]any{"OpenUntil": at, "OpenReason": "FAILURES", "LastErrorMessage": "HTTP 503"})
+	engine("probed", map[string]any{"OpenUntil": time.Date(2020, 1, 2, 3, 4, 5, 0, time.UTC), "OpenReason": "FAILURES"})
+	engine("well", map[string]any{})
+	waits := func(why, sentTo string, after map[string]any) string {
+		id := w.insert(row{after: after})
+		w.update("Lanes", map[string]any{"LaneId": w.text("Messages", id, "LaneId"), "WhyNotDue": why, "DueAt": at, "WokenAt": spanner.NullTime{}})
+		if sentTo != "" {
+			w.apply(spanner.InsertMap("Attempts", map[string]any{"InboxId": id, "AttemptId": "a", "Number": 1, "Verdict": "TECHNICAL", "Engine": sentTo}))
+		}
+		return id
+	}
+	retrying := func() map[string]any { return map[string]any{"Status": "RETRYING", "Attempts": 1, "NextAttemptAt": at} }
+	const paused = "waits for engine billing (paused since 2100-01-02T03:04:05Z by eve: end of the year)"
+	const open = "waits for engine stock (left alone until 2100-01-02T03:04:05Z: FAILURES HTTP 503)"
+	held := waits("", "billing", retrying())
+	w.update("Lanes", map[string]any{"LaneId": w.text("Messages", held, "LaneId"), "HeldBy": "bob"})
+	for name, test := range map[string]struct{ id, want string }{
+		"its engine is paused":                       {waits(inbox.WhyEnginePaused, "billing", nil), paused},
+		"its engine's breaker is open":               {waits(inbox.WhyEnginePaused, "stock", nil), open},
+		"and its own time has not come":              {waits(inbox.WhyHeadWaits, "stock", retrying()), open + "; waits for its next attempt at 2100-01-02T03:04:05Z"},
+		"its engine is probed":                       {waits(inbox.WhyEnginePaused, "probed", nil), "waits for engine probed (left alone and probed with one message at a time since 2020-01-02T03:04:05Z"},
+		"it was never sent, and one of those is its": {waits(inbox.WhyEnginePaused, "", nil), paused + ", or for engine probed"},
+		"its engine is well":                         {waits(inbox.WhyHeadWaits, "well", retrying()), "waits for its next attempt at 2100-01-02T03:04:05Z"},
+		"its engine was stopped, and is well by now": {waits(inbox.WhyEnginePaused, "well", nil), "waits for its engine, which was paused, or left alone after failures, when a relay last looked"},
+		"its route is unknown":                       {waits(inbox.WhyRouteUnknown, "", nil), "waits for its route: the relay's configuration lacks r"},
+		"its engine is unknown":                      {waits(inbox.WhyEngineUnknown, "", nil), "waits for its engine: the relay's configuration lacks that of route r"},
+		"its engine is busy":                         {waits(inbox.WhyEngineBusy, "", nil), "waits for its engine, which has as much as it may have"},
+		"a person holds its lane":                    {held, "held by bob; waits for its next attempt"},
+	} {
+		lines := strings.Split(w.ok("show", test.id).out, "\n")
+		if got := strings.TrimSpace(lines[2]); !strings.HasPrefix(got, test.want) {
+			t.Errorf("%s: it says %q, want %q", name, got, test.want)
+		}
+	}
+}
+
+// What show advises for a parked message is done, and must not be refused.
+func TestShowAdvisesWhatHelps(t *testing.T) {
+	w := newWorld(t)
+	w.env["INBOX_CONFIG_FILE"] = file(t, configOf(`{name: corrected, key: payload.key, engine: e, message: M}`))
+	arrived := func(reason inbox.Reason, route string) func(*inbox.Message) {
+		return func(m *inbox.Message) { m.Status, m.Reason, m.Route = inbox.Parked, reason, route }
+	}
+	advised := regexp.MustCompile("`inboxctl ([^`]*)`")
+	try := func(name, id, want string) {
+		t.Helper()
+		line := strings.TrimSpace(strings.Split(w.ok("show", id).out, "\n")[2])
+		match := advised.FindStringSubmatch(line)
+		if match == nil || match[1] != want {
+			t.Errorf("%s: it says %q, want the command %q", name, line, want)
+			return
+		}
+		args := append(strings.Fields(want), id)
+		if want != "show --payload" {
+			args = append(args, "--reason", "x")
+		}
+		w.ok(args...)
+	}
+	body := []byte(`{"key":"WO-1"}`)
+	for _, reason := range inbox.Reasons() {
+		switch reason {
+		case inbox.NoRoute:
+			try("NO_ROUTE", w.insert(row{body: body, arrival: arrived(reason, "")}), "reroute")
+		case inbox.Unreadable:
+			try("UNREADABLE", w.insert(row{body: []byte("{"), arrival: arrived(reason, "")}), "show --payload")
+		case inbox.Contract:
+			try("CONTRACT on arrival", w.insert(row{body: body, arrival: arrived(reason, "r")}), "reroute")
+			try("CONTRACT at an attempt", w.parked("", reason), "reopen")
+		case inbox.DedupeConflict, inbox.DeadLettered:
+			try(string(reason), w.insert(row{body: body, arrival: func(m *inbox.Message) {
+				arrived(reason, "r")(m)
+				m.ConflictsWith = unknownID
+			}}), "reopen")
+			try(string(reason)+" without a route", w.insert(row{body: body, arrival: arrived(reason, "")}), "reroute")
+		default:
+			try(string(reason), w.parked("", reason), "reopen")
+		}
+	}
+	gone := w.parked("", inbox.Rejected)
+	w.apply(spanner.Delete("Payloads", spanner.Key{gone}))
+	if got := w.ok("show", gone).out; !strings.Contains(got, "it can only be discarded") {
+		t.Errorf("without a payload:\n%s", got)
+	}
+}

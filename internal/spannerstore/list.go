@@ -437,6 +437,29 @@ func distinct(ctx context.Context, txn reader, index string, columns []string, p
 	}
 }
 
+// LanesOfKey searches the first lanes of the table, at most limit of them, for those of a key, whatever their key space and
+// order, of one consumer or, where that is empty, of all. complete says that there are no more than those.
+func (s *Store) LanesOfKey(ctx context.Context, consumer, key string, limit int) (lanes []string, complete bool, err error) {
+	read := 0
+	rows := s.client.Single().ReadWithOptions(ctx, "Lanes", spanner.AllKeys(), []string{"LaneId", "Consumer", "CorrelationKey"},
+		&spanner.ReadOptions{Limit: limit + 1, RequestTag: "inbox-list"})
+	err = rows.Do(func(row *spanner.Row) error {
+		var id, of string
+		var known spanner.NullString
+		if err := row.Columns(&id, &of, &known); err != nil {
+			return err
+		}
+		if read++; read <= limit && known.StringVal == key && (consumer == "" || consumer == of) {
+			lanes = append(lanes, id)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, false, fmt.Errorf("search lanes for a key: %w", err)
+	}
+	return lanes, read <= limit, nil
+}
+
 // maxSampled is how many rows of the table Consumers looks at.
 const maxSampled = 100
 

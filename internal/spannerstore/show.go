@@ -36,11 +36,22 @@ type Shown struct {
 	Ahead     []*inbox.Message
 	MoreAhead bool
 
+	Engines []StoppedEngine // of its consumer, in the order of their names
+
 	Audit []AuditEntry // in order of time
 }
 
 // shows is by what the reads of one message or a few are known.
 var shows = readAs{"inbox-show", priorityMedium}
+
+// StoppedEngine is an engine that is paused, or whose breaker is open.
+type StoppedEngine struct {
+	Name                   string
+	PausedAt               time.Time // zero: nobody has paused it
+	PausedBy, PausedReason string
+	OpenUntil              time.Time // zero: its breaker is closed; once past, the next message is a probe
+	OpenReason, LastError  string
+}
 
 // MaxAhead is how many messages before a shown one are read.
 const MaxAhead = 100
@@ -106,6 +117,9 @@ func show(ctx context.Context, txn *snapshot, id string) (Shown, error) {
 		return Shown{}, err
 	}
 	if err := shown.readLane(ctx, txn); err != nil {
+		return Shown{}, err
+	}
+	if err := shown.readStoppedEngines(ctx, txn); err != nil {
 		return Shown{}, err
 	}
 	return shown, shown.readAudit(ctx, txn)
@@ -178,6 +192,32 @@ func (shown *Shown) readLane(ctx context.Context, txn *snapshot) error {
 		shown.Ahead, shown.MoreAhead = shown.Ahead[:MaxAhead], true
 	}
 	return err
+}
+
+func (shown *Shown) readStoppedEngines(ctx context.Context, txn reader) error {
+	if !shown.Status.Open() {
+		return nil
+	}
+	rows := txn.ReadWithOptions(ctx, "Engines", spanner.Key{shown.Consumer}.AsPrefix(), []string{"Engine", "PausedAt", "PausedBy", "PausedReason",
+		"OpenUntil", "OpenReason", "LastErrorMessage"}, nil)
+	err := rows.Do(func(row *spanner.Row) error {
+		var e StoppedEngine
+		var paused, until spanner.NullTime
+		var by, why, reason, text spanner.NullString
+		if err := row.Columns(&e.Name, &paused, &by, &why, &until, &reason, &text); err != nil {
+			return err
+		}
+		e.PausedAt, e.PausedBy, e.PausedReason = paused.Time, by.StringVal, why.StringVal
+		e.OpenUntil, e.OpenReason, e.LastError = until.Time, reason.StringVal, text.StringVal
+		if paused.Valid || until.Valid {
+			shown.Engines = append(shown.Engines, e)
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("read which engines are stopped: %w", err)
+	}
+	return nil
 }
 
 // readAudit reads what operators have done to the message, also under the ids that it had before it was rerouted.
