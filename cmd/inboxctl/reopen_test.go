@@ -382,3 +382,75 @@ func TestReopenThatIsToldToEndBlamesNobody(t *testing.T) {
 		t.Errorf("exit code %d: %q", code, stderr.String())
 	}
 }
+
+// Between the look at a finished message's object and the transaction, another operator or reconcile can have the row name a
+// newer generation. Then the reopen is refused, and the row names the generation that was made last.
+func TestReopenByForceOfAPayloadThatMovesMeanwhile(t *testing.T) {
+	w := newWorldWithBucket(t)
+	id, o := w.finishedKept([]byte("x"))
+	newer := o
+	newer.Generation++
+	answers := w.store.Reopen(t.Context(), spannerstore.Reopening{IDs: []string{id}, Actor: "bob", Reason: "x", Force: true,
+		Renew: func(context.Context, string) (string, error) {
+			w.update("Messages", map[string]any{"InboxId": id, "PayloadLocation": newer.Location()})
+			made := newer
+			made.Generation++
+			return made.Location(), nil
+		}})
+	var refused *spannerstore.RefusedError
+	if !errors.As(answers[0].Err, &refused) || !strings.Contains(refused.Why, "moved meanwhile") {
+		t.Errorf("it is %v", answers[0].Err)
+	}
+	if got := w.columns(id, "Status", "PayloadLocation"); got["Status"] != "PROCESSED" || got["PayloadLocation"] != newer.Location() {
+		t.Errorf("it leaves %v", got)
+	}
+}
+
+// Two by force: the one that comes second finds the message open. The generation that the row names then went with the making
+// of its own, so the row names that.
+func TestReopenByForceThatLosesLeavesItsGeneration(t *testing.T) {
+	w := newWorldWithBucket(t)
+	id, o := w.finishedKept([]byte("x"))
+	made := o
+	made.Generation += 2
+	answers := w.store.Reopen(t.Context(), spannerstore.Reopening{IDs: []string{id}, Actor: "bob", Reason: "x", Force: true,
+		Renew: func(context.Context, string) (string, error) {
+			w.update("Messages", map[string]any{"InboxId": id, "Status": "RECEIVED"})
+			return made.Location(), nil
+		}})
+	if err := answers[0].Err; err == nil || !strings.Contains(err.Error(), "already open") {
+		t.Errorf("it is %v", err)
+	}
+	if got := w.text("Messages", id, "PayloadLocation"); got != made.Location() {
+		t.Errorf("the row names %s, want %s", got, made.Location())
+	}
+}
+
+func TestDiscardClosesWhatIsParkedAndWakesTheLaneThatItBlocked(t *testing.T) {
+	w := newWorld(t)
+	until := time.Now().Add(time.Hour).UTC()
+	discard := func(id string) error {
+		_, err := w.store.Discard(t.Context(), spannerstore.Discarding{ID: id, Actor: "bob", Reason: "x", At: time.Now(), Until: until})
+		return err
+	}
+	for status, id := range everyStatus(w) {
+		var refused *spannerstore.RefusedError
+		if err := discard(id); (err == nil) != (status == "PARKED") || (err != nil && !errors.As(err, &refused)) {
+			t.Errorf("%s: %v", status, err)
+		}
+		if want := map[bool]string{true: "DISCARDED", false: status}[status == "PARKED"]; w.text("Messages", id, "Status") != want {
+			t.Errorf("what was %s is %s", status, w.text("Messages", id, "Status"))
+		}
+	}
+	for _, blocks := range []bool{true, false} {
+		id := w.insert(row{arrival: func(m *inbox.Message) { m.Blocks = blocks }, after: map[string]any{"Status": "PARKED", "Reason": "REJECTED"}})
+		lane := w.text("Messages", id, "LaneId")
+		w.update("Lanes", map[string]any{"LaneId": lane, "WokenAt": spanner.NullTime{}})
+		if err := discard(id); err != nil {
+			t.Fatal(err)
+		}
+		if woken := w.text("Lanes", lane, "WokenAt") != "<null>"; woken != blocks {
+			t.Errorf("it blocked: %t; its lane is woken: %t", blocks, woken)
+		}
+	}
+}

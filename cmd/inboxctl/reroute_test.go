@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -22,6 +23,7 @@ import (
 	"github.com/pubsub-inbox/pubsub-inbox/internal/inbox"
 	"github.com/pubsub-inbox/pubsub-inbox/internal/receiver"
 	"github.com/pubsub-inbox/pubsub-inbox/internal/routing"
+	"github.com/pubsub-inbox/pubsub-inbox/internal/spannerstore"
 )
 
 // file writes a configuration and returns its name.
@@ -454,5 +456,35 @@ func TestRerouteDoesNotOvertakeWhatFailed(t *testing.T) {
 		if got := w.text("Messages", ids[i], "Status"); got != want {
 			t.Errorf("message %d is %s, want %s", i, got, want)
 		}
+	}
+}
+
+// The payload is read before the transaction: one that was replaced in between is not what the route was evaluated over.
+func TestRerouteOfAPayloadThatIsReplacedMeanwhile(t *testing.T) {
+	w := newWorld(t)
+	id := w.receive(configOf(nothingMatches), push("m-1", "", `{"key":"WO-1"}`))
+	_, err := w.store.Reroute(t.Context(), spannerstore.Rerouting{ID: id, Actor: "bob", Reason: "x",
+		Route: func(m inbox.Message, _ []byte) (spannerstore.Rerouted, error) {
+			m.Route = "r"
+			return spannerstore.Rerouted{Message: m, Content: true}, nil
+		},
+		Keep: func(context.Context, spannerstore.Rerouted) (string, error) {
+			w.update("Messages", map[string]any{"InboxId": id, "PayloadSha256": "another"})
+			return "", nil
+		}})
+	var refused *spannerstore.RefusedError
+	if !errors.As(err, &refused) || !strings.Contains(refused.Why, "replaced meanwhile") || w.text("Messages", id, "Status") != "PARKED" {
+		t.Errorf("it is %s: %v", w.text("Messages", id, "Status"), err)
+	}
+}
+
+// A payload that was to be deleted, after a discard by hand that was taken back, say, is needed again.
+func TestRerouteKeepsThePayload(t *testing.T) {
+	w := newWorld(t)
+	id := w.receive(configOf(nothingMatches), push("m-1", "", `{"key":"WO-1"}`))
+	w.update("Payloads", map[string]any{"InboxId": id, "PurgeAt": time.Now().Add(time.Hour)})
+	w.ok("reroute", id, "--config", file(t, configOf(`{name: r, key: payload.key, engine: e, message: M}`)), "--reason", "x")
+	if purge := w.text("Payloads", id, "PurgeAt"); purge != "<null>" {
+		t.Errorf("its payload is still to be deleted at %s", purge)
 	}
 }

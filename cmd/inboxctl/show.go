@@ -304,8 +304,6 @@ func standing(s *spannerstore.Shown) string {
 		return both("waits for its engine: the relay's configuration lacks that of route "+printable(s.Route), own)
 	case own != "":
 		return own
-	case s.Lane != nil && !s.Lane.Leased(s.At) && s.Lane.WhyNotDue == inbox.WhyEngineBusy:
-		return "waits for its engine, which has as much as it may have"
 	}
 	return "waits for a relay"
 }

@@ -269,7 +269,6 @@ func TestShowNamesTheWaitOfAnOpenMessage(t *testing.T) {
 		"its engine was stopped, and is well by now": {waits(inbox.WhyEnginePaused, "well", nil), "waits for its engine, which was paused, or left alone after failures, when a relay last looked"},
 		"its route is unknown":                       {waits(inbox.WhyRouteUnknown, "", nil), "waits for its route: the relay's configuration lacks r"},
 		"its engine is unknown":                      {waits(inbox.WhyEngineUnknown, "", nil), "waits for its engine: the relay's configuration lacks that of route r"},
-		"its engine is busy":                         {waits(inbox.WhyEngineBusy, "", nil), "waits for its engine, which has as much as it may have"},
 		"a person holds its lane":                    {held, "held by bob; waits for its next attempt"},
 	} {
 		lines := strings.Split(w.ok("show", test.id).out, "\n")
