@@ -163,11 +163,7 @@ func (l *laneScan) run(ctx context.Context) (inbox.Scanned, error) {
 // whatever their marks say. What such a read passes over may be too much for the time there is.
 func (l *laneScan) readDue(ctx context.Context) ([]scannedLane, error) {
 	if l.All {
-		limit := passLimit
-		if end, ok := ctx.Deadline(); ok {
-			limit = min(limit, time.Until(end)/2)
-		}
-		trying, cancel := context.WithTimeout(ctx, limit)
+		trying, cancel := context.WithTimeout(ctx, min(passLimit, l.Lease/8)) // about half of the time that a scan has
 		l.pass = true
 		due, err := l.scan(trying, lanesDue, l.allShards(), position{}, l.Limit)
 		l.pass = false
