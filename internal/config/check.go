@@ -383,8 +383,15 @@ func (r *reader) checkRetention(k *Retention) {
 // maxRetention keeps sums of times within a duration.
 const maxRetention = 10 * 366 * day
 
-// leaseMargin is for what a worker does besides its call: it reads the payload and settles.
+// leaseMargin is for what a worker does besides its call at least: it reads the payload and settles. A claim may take a quarter
+// of the lease before anything can start (see relayer.Run), so that the margin is no less than that.
 const leaseMargin = 2 * time.Second
+
+// shortestLease is the lease that leaves time for twice the timeout of a call, however long its claim was allowed to take.
+func shortestLease(timeout time.Duration) time.Duration {
+	withQuarter := (8*timeout + 2) / 3 // lease - lease/4 >= 2 * timeout, rounded up
+	return max(2*timeout+leaseMargin, withQuarter.Truncate(time.Second)+time.Second)
+}
 
 func (r *reader) checkRelay(cfg *Config) {
 	relay := cfg.Relay
@@ -421,9 +428,9 @@ func (r *reader) checkRelay(cfg *Config) {
 		}
 	}
 	name, longest := r.slowest(cfg)
-	if need := 2*longest + leaseMargin; relay.Lease > 0 && relay.Lease < need {
-		r.fault("relay.lease", "%s is too short for the engine %q: a call starts only while the lease has twice its timeout "+
-			"(%s) left; make the lease %s or longer, or the timeout shorter", Duration(relay.Lease), name, Duration(longest), Duration(need))
+	if need := shortestLease(longest); relay.Lease > 0 && relay.Lease < need {
+		r.fault("relay.lease", "%s is too short for the engine %q: a claim may take a quarter of the lease, and a call starts only while "+
+			"the lease has twice its timeout (%s) left; make the lease %s or longer, or the timeout shorter", Duration(relay.Lease), name, Duration(longest), Duration(need))
 	}
 }
 

@@ -84,7 +84,7 @@ func TestEachFaultHasItsPlaceAndSaysWhatToDo(t *testing.T) {
 		"a negative way back":                 {"replay: 7d", "replay: -7d", "retention.waysBack.replay: this must not be negative"},
 		"a retention beyond any":              {"processed: 75d", "processed: 99999d", "retention.processed: this must not be longer than 3660d"},
 		"a way back beyond any":               {"replay: 7d", "replay: 99999d", "retention.waysBack.replay: this must not be longer than 3660d"},
-		"C034 a lease too short":              {"lease: 90s", "lease: 21s", `relay.lease: 21s is too short for the engine "flow": a call starts only while the lease has twice its timeout (10s) left; make the lease 22s or longer`},
+		"C034 a lease too short":              {"lease: 90s", "lease: 21s", `relay.lease: 21s is too short for the engine "flow": a claim may take a quarter of the lease, and a call starts only while the lease has twice its timeout (10s) left; make the lease 27s or longer`},
 		"C034 a timeout too long":             {"timeout: 10s", "timeout: 45s", "relay.lease: 1m30s is too short"},
 		"a lease of zero":                     {"lease: 90s", "lease: 0s", "relay.lease: this must be longer than zero"},
 		"a URL of the shell's":                {"https://flow.example/messages", "${FLOW_URL}", "5:5: engines.flow.url: nothing is filled in here: ${...} stands as it is; write the URL out"},

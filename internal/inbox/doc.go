@@ -148,16 +148,43 @@
 //	its head is parked and blocks    none                         BLOCKED
 //	a person holds it                none                         HELD
 //	its queue is empty               none                         none; it ends
-//	engine paused, or breaker open   the next probe, with jitter  ENGINE_PAUSED
-//	another one is the probe         in a moment                  ENGINE_PAUSED
-//	no call slot, and others wait    in some seconds              ENGINE_BUSY
+//	its engine may not be called     now, where it was misfiled   ENGINE_PAUSED
 //	route or engine unknown here     in a minute                  ROUTE_UNKNOWN, ENGINE_UNKNOWN
 //
 // The last is a deployment under way, one hopes: the message is never parked for it.
 //
+// A lane whose engine may not be called (paused, behind its breaker, behind another probe, or without a free call slot) is
+// left as it stands: its wake-up or its due time stays. Only where it is filed (see Turns) may have to change.
+//
 // Two rests heal themselves. A head that was tried before is claimed alone, so that what stands behind it is not burdened
 // with an attempt that will be given back. And what a lane has forgotten, by a repair by hand or by a fault of ours, the
 // sweep finds (MayBeForgotten, Forgotten): it wakes lanes whose time is later than their head allows, or missing.
+//
+// A lane ends only when a claim or a settlement has seen its whole queue, and found it empty. Where something has left the
+// queue in a claim, which reads a few messages of it, the lane is due again at once.
+//
+// # Turns
+//
+// What is due is found in turns (LaneShard). A lane is filed under a flow, the route of its head, and in a slot of the flow: by
+// a hash of its id, or by its tenant. Receive files a lane under the message that it brings, and a claim under the head that it
+// finds. A scan that cannot have everything gives each flow whose engine may be called a share: from the next slot the lanes
+// that have waited longest, and from a walk through all slots the next few. So a round is bounded by what is due in a lane's
+// own flow, and by nothing else: a backlog of another route, engine or tenant does not make it longer (two tenants share a
+// slot with a probability of 1/32, and then take turns in the claim), nor do messages that keep coming to a lane, which the
+// walk meets in its place.
+//
+// Flows whose engine may not be called have no turn. Nothing is read or written for each of their lanes: a scan reads the
+// engine's state, and one page of such lanes, to find those whose head has come to be of another route. When the engine may be
+// called again, they are due as they were. A half-open breaker is probed from a few lanes of each flow.
+//
+// Suspects (Message.Suspect) are filed in a slot of their own, however many there are. They and all others take turns.
+//
+// # Leases
+//
+// A run never claims a lane that it still works on, whatever became of the lease: another relay does. A result is settled
+// under the lease that its message was claimed with. A worker looks at its lease last just before it sends, after everything
+// that can be slow, and what it reads before that ends with the lease. A run that breaks off gives back its place in the
+// process; what it had claimed is found by the end of its leases.
 //
 // # Engines
 //

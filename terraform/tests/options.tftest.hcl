@@ -120,12 +120,12 @@ run "durations_are_read_as_the_functions_read_them" {
   command = plan
 
   variables {
-    config         = "{consumer: c, engines: {a: {kind: http, timeout: 1m30s}, b: {kind: http, timeout: 500ms}}, routes: [{name: r}], retention: {payload: 1d12h}, relay: {budget: 1m, lease: 3m2s}}"
+    config         = "{consumer: c, engines: {a: {kind: http, timeout: 1m30s}, b: {kind: http, timeout: 500ms}}, routes: [{name: r}], retention: {payload: 1d12h}, relay: {budget: 1m, lease: 4m2s}}"
     engine_secrets = {}
     relay          = { attempt_deadline_seconds = 160, timeout_seconds = 161 }
   }
   assert {
-    condition     = local.seconds == { budget = 60, lease = 182, processed = 75 * 86400, payload = 129600, back_subscription = 31 * 86400, back_dead_letter = 31 * 86400, back_replay = 7 * 86400, "engine a" = 90, "engine b" = 0.5 }
+    condition     = local.seconds == { budget = 60, lease = 242, processed = 75 * 86400, payload = 129600, back_subscription = 31 * 86400, back_dead_letter = 31 * 86400, back_replay = 7 * 86400, "engine a" = 90, "engine b" = 0.5 }
     error_message = "Days, minutes, seconds and parts of them."
   }
   assert {
