@@ -89,8 +89,9 @@ func demo(ctx context.Context, out io.Writer, o demoOptions) (err error) {
 		return nil
 	}
 	fmt.Fprint(out, `
-How to go on: "make up" starts the same stack and leaves it running, and says what to put into the environment; then
-"go run ./cmd/inboxctl list" shows what needs a person. "go run ./cmd/local demo --stay" keeps this one.
+How to go on: "go run ./cmd/local demo --stay" plays it once more and leaves it running; "make up" starts the same stack
+without the messages. Both say what to put into the environment of another terminal, where
+"go run ./cmd/inboxctl list --status PARKED" then shows what needs a person.
 `)
 	return nil
 }
