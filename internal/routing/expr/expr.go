@@ -120,7 +120,7 @@ var readsSpelling = []string{
 	operators.Add, operators.Subtract, operators.Multiply, operators.Divide, operators.Modulo, operators.Negate,
 	operators.Equals, operators.NotEquals, operators.Less, operators.LessEquals, operators.Greater, operators.GreaterEquals,
 	operators.In, operators.OldIn, operators.Conditional, operators.LogicalAnd, operators.LogicalOr, operators.LogicalNot,
-	operators.NotStrictlyFalse, operators.OldNotStrictlyFalse,
+	operators.NotStrictlyFalse,
 	overloads.TypeConvertString, overloads.TypeConvertInt, overloads.TypeConvertUint, overloads.TypeConvertDouble,
 	overloads.TypeConvertDyn, overloads.TypeConvertType, "hash",
 }
