@@ -64,7 +64,10 @@ module "receive" {
   ingress         = var.receive.ingress
   vpc             = var.receive.vpc
   config          = local.mounted_config
-  environment = merge(local.environment, {
+  environment = merge({
+    # An instance over its memory is killed: Go collects before, where it would let its heap double otherwise.
+    GOMEMLIMIT = "${floor(var.receive.memory_mib * 0.85)}MiB"
+    }, local.environment, {
     PUSH_AUDIENCE         = local.receive_url
     PUSH_SERVICE_ACCOUNTS = google_service_account.push.email
   })

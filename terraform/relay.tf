@@ -76,7 +76,10 @@ module "relay" {
   vpc             = var.relay.vpc
   config          = local.mounted_config
   secrets         = var.engine_secrets
-  environment = merge(local.environment, {
+  environment = merge({
+    # An instance over its memory is killed: Go collects before, where it would let its heap double otherwise.
+    GOMEMLIMIT = "${floor(var.relay.memory_mib * 0.85)}MiB"
+    }, local.environment, {
     RELAY_AUDIENCE         = local.relay_url
     RELAY_SERVICE_ACCOUNTS = google_service_account.scheduler.email
   })

@@ -328,7 +328,7 @@ variable "spanner" {
       max_processing_units = number
       cpu_percent          = optional(number, 65)
     }))
-    version_retention     = optional(string, "1d")
+    version_retention     = optional(string, "1h")
     backup_schedule       = optional(string, "0 2 * * *")
     backup_retention_days = optional(number, 7)
   })

@@ -208,6 +208,11 @@ run "functions_have_explicit_limits" {
     error_message = "Both work on the same database and bucket."
   }
   assert {
+    condition = alltrue([for f in [module.receive, module.relay] :
+    f.environment.GOMEMLIMIT == "${floor(tonumber(trimsuffix(f.settings.memory, "Mi")) * 0.85)}MiB"])
+    error_message = "Go's memory limit is 85 % of the instance's memory."
+  }
+  assert {
     # Google's OTLP endpoint. Without one nothing is exported, and every alert on a gauge is blind.
     condition     = alltrue([for e in [module.receive.environment, module.relay.environment] : e.OTEL_EXPORTER_OTLP_ENDPOINT == "https://telemetry.googleapis.com"])
     error_message = "Both export metrics and traces."
@@ -297,7 +302,7 @@ run "the_database_is_protected" {
     error_message = "Terraform makes no tables."
   }
   assert {
-    condition     = google_spanner_database.this.version_retention_period == "1d"
+    condition     = google_spanner_database.this.version_retention_period == "1h"
     error_message = "Point-in-time recovery, within 1h to 7d."
   }
   assert {

@@ -54,7 +54,7 @@ variable "autoscaling" {
 variable "version_retention" {
   description = "How far back a point-in-time read can go: 1h to 7d."
   type        = string
-  default     = "1d"
+  default     = "1h"
 }
 
 variable "backup_schedule" {
