@@ -73,6 +73,7 @@ func readReporter(ctx context.Context, txn reader, consumer string) (owner strin
 // are being processed since when they are. It reads only what it counts, and lanes that are due within a lease, each index
 // up to a limit and where that is hit its shards or reasons in addition; finished rows are in none of these indexes.
 func (s *Store) Report(ctx context.Context, req inbox.ReportRequest) (inbox.Report, error) {
+	local := s.now()
 	single := s.client.Single()
 	engines, err := readEngines(ctx, tagged{single, reports}, req.Consumer)
 	if err != nil {
@@ -82,7 +83,7 @@ func (s *Store) Report(ctx context.Context, req inbox.ReportRequest) (inbox.Repo
 	if err != nil {
 		return inbox.Report{}, fmt.Errorf("read the database's time: %w", err)
 	}
-	r := &reporting{ReportRequest: req, client: s.client, now: now}
+	r := &reporting{ReportRequest: req, client: s.client, marks: &s.opened, now: now, local: local}
 	r.report = inbox.Report{At: now, Engines: engines, Parked: map[inbox.Reason]int{}}
 	if err := r.open(ctx); err != nil {
 		return inbox.Report{}, fmt.Errorf("report open messages: %w", err)
@@ -103,7 +104,9 @@ var reports = readAs{"inbox-report", priorityLow}
 type reporting struct {
 	inbox.ReportRequest
 	client *spanner.Client
-	now    time.Time
+	marks  *marks    // of MessagesOpen
+	now    time.Time // of all reads
+	local  time.Time // a local reading from before them
 	report inbox.Report
 }
 
@@ -120,13 +123,18 @@ func (r *reporting) since(at time.Time) time.Duration { return max(0, r.now.Sub(
 
 type openRow struct {
 	id         string
+	shard      int64
 	receivedAt time.Time
 	processing bool
 	route      string
 }
 
 func (r *reporting) open(ctx context.Context) error {
-	rows, err := r.openRows(ctx, within(spanner.Key{r.Consumer}), r.MaxOpen+1)
+	all := make([]int64, inbox.Shards)
+	for shard := range all {
+		all[shard] = int64(shard)
+	}
+	rows, err := r.openRows(ctx, all, r.MaxOpen+1)
 	if err != nil {
 		return err
 	}
@@ -162,22 +170,49 @@ func (r *reporting) open(ctx context.Context) error {
 	})
 }
 
-func (r *reporting) openRows(ctx context.Context, keys spanner.KeySet, limit int) ([]openRow, error) {
+// openRows reads shards, ascending, each from its mark on: a row that was parked and is open again may be behind it, until the
+// next sweep has found it.
+func (r *reporting) openRows(ctx context.Context, shards []int64, limit int) ([]openRow, error) {
 	var found []openRow
-	rows := r.ReadWithOptions(ctx, "Messages", keys, []string{"InboxId", "ReceivedAt", "Status", "Route"},
+	var ranges []spanner.KeySet
+	from := make([]time.Time, len(shards))
+	for i, shard := range shards {
+		from[i] = r.marks.from(markedRange{openIndex.name, r.Consumer, shard}, r.local)
+		keys := within(spanner.Key{r.Consumer, shard})
+		if !from[i].IsZero() {
+			keys.Start = spanner.Key{r.Consumer, shard, from[i]}
+		}
+		ranges = append(ranges, keys)
+	}
+	rows := r.ReadWithOptions(ctx, "Messages", spanner.KeySets(ranges...), []string{"InboxId", "OpenShard", "ReceivedAt", "Status", "Route"},
 		&spanner.ReadOptions{Index: "MessagesOpen", Limit: limit})
 	err := rows.Do(func(row *spanner.Row) error {
 		var o openRow
 		var status string
 		var route spanner.NullString
-		if err := row.Columns(&o.id, &o.receivedAt, &status, &route); err != nil {
+		if err := row.Columns(&o.id, &o.shard, &o.receivedAt, &status, &route); err != nil {
 			return err
 		}
 		o.processing, o.route = inbox.Status(status) == inbox.Processing, route.StringVal
 		found = append(found, o)
 		return nil
 	})
-	return found, err
+	if err != nil {
+		return nil, err
+	}
+	oldest := map[int64]time.Time{}
+	for _, row := range found {
+		if at, ok := oldest[row.shard]; !ok || row.receivedAt.Before(at) {
+			oldest[row.shard] = row.receivedAt
+		}
+	}
+	for i, shard := range shards {
+		if len(found) == limit && shard > found[limit-1].shard {
+			break // the read ended before it
+		}
+		r.marks.note(markedRange{openIndex.name, r.Consumer, shard}, from[i], oldest[shard], time.Time{}, r.now, r.local)
+	}
+	return found, nil
 }
 
 func (r *reporting) openShards(ctx context.Context) ([]openRow, error) {
@@ -186,7 +221,7 @@ func (r *reporting) openShards(ctx context.Context) ([]openRow, error) {
 	group.SetLimit(8)
 	for shard := range inbox.Shards {
 		group.Go(func() (err error) {
-			each[shard], err = r.openRows(ctx, within(spanner.Key{r.Consumer, int64(shard)}), max(1, r.MaxOpen/inbox.Shards))
+			each[shard], err = r.openRows(ctx, []int64{int64(shard)}, max(1, r.MaxOpen/inbox.Shards))
 			return err
 		})
 	}

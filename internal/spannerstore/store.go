@@ -34,6 +34,8 @@ type Store struct {
 	// scans is what Scan remembers of each consumer.
 	scanning sync.Mutex
 	scans    map[string]*scanMemory
+	// opened are the marks of MessagesOpen.
+	opened marks
 }
 
 // Open connects to database ("projects/P/instances/I/databases/D"). The caller closes the store.

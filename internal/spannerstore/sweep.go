@@ -95,6 +95,7 @@ func (s *Store) sweepSlice(ctx context.Context, consumer string, from sweepPosit
 	if !from.start() {
 		keys.Start, keys.Kind = spanner.Key{consumer, from.shard, from.receivedAt, from.inboxID}, spanner.OpenClosed
 	}
+	local := s.now()
 	txn := s.client.Single()
 	rows := txn.ReadWithOptions(ctx, "Messages", keys, []string{"InboxId", "OpenShard", "ReceivedAt", "Status", "LaneId", "NextAttemptAt"},
 		sweeps.options(&spanner.ReadOptions{Index: "MessagesOpen", Limit: limit}))
@@ -115,7 +116,31 @@ func (s *Store) sweepSlice(ctx context.Context, consumer string, from sweepPosit
 		return nil, time.Time{}, fmt.Errorf("read open messages: %w", err)
 	}
 	now, err := txn.Timestamp()
-	return swept, now, err
+	if err != nil {
+		return nil, time.Time{}, fmt.Errorf("read the database's time: %w", err)
+	}
+	s.noteSwept(consumer, from, swept, limit, now, local)
+	return swept, now, nil
+}
+
+// noteSwept tells the marks of the shards that a slice has seen from their beginning. A sweep itself begins at no mark: it is
+// what finds rows that are open again, with their old times, once a run and not with each look at the gauges.
+func (s *Store) noteSwept(consumer string, from sweepPosition, swept []sweptRow, limit int, read, local time.Time) {
+	oldest := map[int64]time.Time{}
+	for _, r := range swept {
+		if at, ok := oldest[r.shard]; !ok || r.message.ReceivedAt.Before(at) {
+			oldest[r.shard] = r.message.ReceivedAt
+		}
+	}
+	for shard := range int64(inbox.Shards) {
+		if !from.start() && shard <= from.shard {
+			continue
+		}
+		if len(swept) == limit && shard > swept[limit-1].shard {
+			break
+		}
+		s.opened.note(markedRange{openIndex.name, consumer, shard}, time.Time{}, oldest[shard], time.Time{}, read, local)
+	}
 }
 
 // forgottenLanes returns one message of each lane that has to be woken, with what a lane row is made of.
