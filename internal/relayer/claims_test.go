@@ -310,6 +310,19 @@ func TestWhatIsNotWhatWasReceivedIsNeverSent(t *testing.T) {
 	}
 }
 
+// What was received is what the row says, whatever its location says about the object that it names.
+func TestTheRowSaysWhatItsPayloadIs(t *testing.T) {
+	w, b, got := newClaims(t, false)
+	id, o := w.keep(b, 1, "report")
+	other := o
+	other.Generation, other.SHA256 = b.Write(o.Name, []byte("retort"), nil), inbox.SHA256([]byte("retort"))
+	w.update("Messages", map[string]any{"InboxId": id, "PayloadLocation": other.Location()})
+	w.once(w.relay(w.engine(taking(got))))
+	if w.status(id) != "PARKED/CLAIM_CHANGED" || len(*got) != 0 {
+		t.Errorf("%s after %d calls, want PARKED/CLAIM_CHANGED after none", w.status(id), len(*got))
+	}
+}
+
 // asLetter makes a stored message a dead letter that waits for its time.
 func asLetter(due time.Time) option {
 	return func(m *inbox.Message) {
