@@ -67,10 +67,9 @@ func TestWhatARunThatBreaksOffHasClaimedKeepsNoOtherWaiting(t *testing.T) {
 	}
 }
 
-// The calls of a run that breaks off are cut, however many there are, and the slots that they had are free.
-func TestTheWorkersOfARunThatBreaksOffFreeTheirSlots(t *testing.T) {
+func TestTheCallsOfARunThatBreaksOffAreCutAndTheirSlotsFree(t *testing.T) {
 	w := newWorld(t)
-	w.cfg.Parallel, w.cfg.Batch = 4, 1 // so that more results come than a run takes in without reading
+	w.cfg.Parallel = 4
 	quick := w.insert("WO-1", 1)
 	ended := make(chan struct{}, 3)
 	under := make(chan struct{}, 3)

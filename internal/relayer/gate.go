@@ -39,15 +39,18 @@ func (g *gate) enter() (turn, bool) {
 	return turn{alone: g.outstanding == 0, suspectsFirst: g.suspectTurn}, true
 }
 
-func (g *gate) leave(plan inbox.ClaimPlan) {
+// leave returns how many messages the plan has claimed: whoever claimed them owes their settlement.
+func (g *gate) leave(plan inbox.ClaimPlan) (claimed int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.claiming = false
 	for _, lane := range plan.Claimed {
-		g.outstanding += len(lane.Messages)
+		claimed += len(lane.Messages)
 	}
+	g.outstanding += claimed
 	g.alone = plan.Suspect
 	g.suspectTurn = plan.Suspects && !plan.Suspect
+	return claimed
 }
 
 // abandon gives back what a run has claimed and will not settle: the run has broken off. The leases keep others away from its

@@ -247,7 +247,7 @@ func (r *run) claim(ctx, calls context.Context) {
 		return
 	}
 	var plan inbox.ClaimPlan
-	defer func() { r.gate.leave(plan) }()
+	defer func() { r.owed += r.gate.leave(plan) }()
 	routes, engines := r.policies()
 	reading, done := r.reading(ctx)
 	found, err := r.Store.Scan(reading, inbox.ScanRequest{Consumer: r.Consumer, Limit: 2 * r.Batch, Routes: routes, Engines: engines,
@@ -359,7 +359,6 @@ func (r *run) dispatch(calls context.Context, plan inbox.ClaimPlan, before time.
 	for _, claimed := range plan.Claimed {
 		lane := &activeLane{lane: claimed.Lane, messages: claimed.Messages, leaseEnds: before.Add(r.Lease), clock: r.clock, left: len(claimed.Messages)}
 		r.lanes[claimed.Lane.ID] = lane
-		r.owed += lane.left
 		r.summary.Claimed += len(claimed.Messages)
 		w := worker{run: r, lane: lane, load: load}
 		r.slots.announce(r.Routes[lane.messages[0].Route].Engine)

@@ -326,17 +326,63 @@ func TestARunThatCanStartNothingPausesAndFails(t *testing.T) {
 	}
 }
 
-// The results of a run that has broken off are read by nobody.
-func TestAWorkerEndsWhenItsRunHasBrokenOff(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		e := &errand{}
-		r := e.run(errandStore{errand: e}, slog.New(slog.DiscardHandler), lease)
-		lane := &activeLane{leaseEnds: time.Now()}
-		for range cap(r.results) + 1 {
-			lane.messages = append(lane.messages, e.message())
-		}
-		close(r.over)
-		r.slots.announce("e")
-		worker{run: r, lane: lane}.work(t.Context()) // where it waits for ever, the bubble reports a deadlock
-	})
+// breaking is a store that panics when results are settled. Its claim hands out more messages than a run takes results of
+// unread.
+type breaking struct{ slowClaims }
+
+func (s *breaking) Claim(ctx context.Context, req inbox.ClaimRequest, clock inbox.Clock, rng *rand.Rand) (inbox.ClaimPlan, error) {
+	plan, err := s.slowClaims.Claim(ctx, req, clock, rng)
+	for range 4 {
+		plan.Claimed[0].Messages = append(plan.Claimed[0].Messages, s.message())
+	}
+	plan.Suspect = true
+	return plan, err
+}
+
+func (*breaking) Settle(context.Context, inbox.SettleRequest, inbox.Clock) (inbox.Settled, error) {
+	panic("broken off")
+}
+
+// breakingObserver panics when it is told of a claim.
+type breakingObserver struct{ unobserved }
+
+func (breakingObserver) Claimed(context.Context, inbox.ClaimPlan, time.Duration) { panic("broken off") }
+
+// The process lives on when a run panics, as one does that serves requests.
+func TestARunThatBreaksOffLeavesNothingBehindInItsProcess(t *testing.T) {
+	for _, tt := range []struct {
+		name     string
+		observer Observer
+		began    bool
+	}{
+		{"settling", unobserved{}, true},
+		{"between a claim and its workers", breakingObserver{}, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { // a worker that does not end is a deadlock
+				e := &errand{verdict: engine.Correlated, takes: map[string]time.Duration{}}
+				store := &breaking{slowClaims{errandStore: errandStore{errand: e}, claims: []time.Duration{0}}}
+				r := e.run(store, slog.New(slog.DiscardHandler), lease)
+				r.Observer = tt.observer
+				func() {
+					defer func() {
+						if got := recover(); got != "broken off" {
+							t.Fatalf("the run ends with %v, want its panic", got)
+						}
+					}()
+					_, _ = r.Run(t.Context(), true, nil, nil)
+				}()
+				synctest.Wait()
+				if began := slices.Contains(e.did, "send"); began != tt.began {
+					t.Errorf("a message was sent: %t, want %t", began, tt.began)
+				}
+				if turn, ok := r.gate.enter(); !ok || !turn.alone {
+					t.Errorf("the next run may claim: %t, and nothing else is claimed: %t; want both", ok, turn.alone)
+				}
+				if free := r.slots.room("e"); free != 1 {
+					t.Errorf("the engine has %d free call slots, want 1", free)
+				}
+			})
+		})
+	}
 }
