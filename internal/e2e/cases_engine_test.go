@@ -1,7 +1,10 @@
 package e2e_test
 
 import (
+	"bytes"
+	"compress/gzip"
 	"encoding/json"
+	"io"
 	"net/http"
 	"testing"
 
@@ -158,5 +161,31 @@ func TestC086TheLocalModeCannotBeSwitchedOnByAccident(t *testing.T) {
 				t.Errorf("got %v", err)
 			}
 		})
+	}
+}
+
+func TestC100APackedPayloadReachesItsEngineWithItsCoding(t *testing.T) {
+	var got []byte
+	engine := &recordingEngine{status: 204}
+	w := newCaseWorld(t, http.HandlerFunc(func(answer http.ResponseWriter, r *http.Request) {
+		got, _ = io.ReadAll(r.Body)
+		engine.ServeHTTP(answer, r)
+	}), `
+  - {name: any, key: payload.workOrderId, engine: engine, message: M, `+caseRetry+`}`)
+	w.deliver(caseInput(t, "C100")...)
+	w.run()
+	headers := engine.all()
+	if row := w.rows()[0]; row.Place != "PROCESSED" || row.Key == "" || len(headers) != 1 {
+		t.Fatalf("%+v after %d calls", row, len(headers))
+	}
+	if kind, coding := headers[0].Get("Content-Type"), headers[0].Get("Content-Encoding"); kind != "application/json" || coding != "gzip" {
+		t.Errorf("sent as %q and %q", kind, coding)
+	}
+	zip, err := gzip.NewReader(bytes.NewReader(got))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if text, err := io.ReadAll(zip); err != nil || !json.Valid(text) {
+		t.Errorf("the engine reads %q, %v", text, err)
 	}
 }

@@ -68,6 +68,8 @@ type Delivery struct {
 	Variables   map[string]json.RawMessage
 	Payload     []byte
 	ContentType string // of the payload; may be empty
+	// ContentEncoding is the coding that Payload is in, such as gzip; empty: none.
+	ContentEncoding string
 	// DataRef is gs://bucket/object#generation of what the message refers to; empty: nothing.
 	DataRef string
 

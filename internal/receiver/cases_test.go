@@ -138,7 +138,10 @@ func TestC006APayloadThatWasEncodedTwiceIsDecodedOnce(t *testing.T) {
 	if got := w.post(input(t, "C006")[0]); got != 204 {
 		t.Fatalf("status %d", got)
 	}
-	checkRow(t, plain("9100000000000601", "eyJzdGF0dXMiOiJTVUNDRVNTIn0=", nil), w.one())
+	want := plain("9100000000000601", "eyJzdGF0dXMiOiJTVUNDRVNTIn0=", nil)
+	want.Status, want.Reason = "PARKED", "CONTRACT"
+	want.Error = "key (payload.status): a field that it reads is missing; the payload is not JSON"
+	checkRow(t, want, w.one())
 }
 
 func TestC009APublishTimeIsKeptExactlyOrUnknownAndDecidesNoOtherTime(t *testing.T) {

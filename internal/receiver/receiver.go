@@ -14,7 +14,6 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/pubsub-inbox/pubsub-inbox/internal/inbox"
@@ -408,10 +407,8 @@ func (r *Receiver) safeForm(e *pushmsg.Envelope, body []byte, why string) *inbox
 // ContentType takes the payload's type from the attribute that the CloudEvents Pub/Sub binding and many publishers use.
 // https://github.com/cloudevents/spec/blob/main/cloudevents/bindings/http-protocol-binding.md
 func ContentType(attributes map[string]string) string {
-	for name, value := range attributes {
-		if strings.EqualFold(name, "content-type") && len(value) <= 256 {
-			return value
-		}
+	if value := inbox.Attribute(attributes, "content-type"); len(value) <= 256 {
+		return value
 	}
 	return ""
 }

@@ -157,12 +157,13 @@ func (w worker) correlate(ctx context.Context, eng engine.Engine, m *inbox.Messa
 		Start:       w.Routes[m.Route].Start,
 		MessageType: content.Type, PublishedAt: content.PublishedAt, TraceParent: content.TraceParent,
 		Variables: call.Variables, Payload: content.Body, ContentType: content.ContentType,
-		BeforeSend: func() bool { return w.mayStart(eng) },
+		ContentEncoding: inbox.ContentEncoding(content.Attributes),
+		BeforeSend:      func() bool { return w.mayStart(eng) },
 	}
 	if c := input.Claim; c != nil {
 		delivery.DataRef = c.Pinned()
 		if c.Content != nil && delivery.Variables == nil {
-			delivery.Payload, delivery.ContentType = c.Content, c.ContentType
+			delivery.Payload, delivery.ContentType, delivery.ContentEncoding = c.Content, c.ContentType, ""
 		}
 	}
 	if !w.mayStart(eng) {

@@ -34,7 +34,7 @@ func (r *Router) Call(name string, in Input, _, version string) (call Call, err 
 	}
 	input := in.expr()
 	if route.Schema != nil && route.Schema.Compiled() != nil {
-		if err := validate(route.Schema.Compiled(), input, in.Payload); err != nil {
+		if err := validate(route.Schema.Compiled(), input); err != nil {
 			return Call{}, err
 		}
 	}
@@ -71,10 +71,10 @@ func messageName(route *route, in *expr.Input) (string, error) {
 	return name, nil
 }
 
-// whyNull says that the payload is not JSON, where that is why a field is missing.
+// whyNull says why the payload is not read, where that is why a field is missing.
 func whyNull(p *expr.Program, in *expr.Input) string {
-	if p.Refers("payload") && !in.JSON() {
-		return "; the payload is not JSON"
+	if why := in.Unread(); p.Refers("payload") && why != "" {
+		return "; " + why
 	}
 	return ""
 }
@@ -86,11 +86,11 @@ func contract(format string, args ...any) *ContractError {
 // maxViolations bounds how many violations are named.
 const maxViolations = 5
 
-func validate(schema *jsonschema.Schema, in *expr.Input, payload []byte) error {
-	if !in.JSON() {
-		return contract("schema: the payload is not JSON")
+func validate(schema *jsonschema.Schema, in *expr.Input) error {
+	if why := in.Unread(); why != "" {
+		return contract("schema: %s", why)
 	}
-	document, err := jsonschema.UnmarshalJSON(bytes.NewReader(payload))
+	document, err := jsonschema.UnmarshalJSON(bytes.NewReader(in.Document()))
 	if err != nil {
 		return contract("schema: the payload is not JSON")
 	}

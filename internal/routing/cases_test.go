@@ -103,14 +103,15 @@ func distinct(ids []string) int {
 	return len(seen)
 }
 
-func TestC006APayloadEncodedTwiceIsNoJSONAndFailsAtTheAttempt(t *testing.T) {
+func TestC006APayloadEncodedTwiceIsNoJSONAndIsParked(t *testing.T) {
 	in := load(t, "C006")[0]
 	if string(in.Payload) != "eyJzdGF0dXMiOiJTVUNDRVNTIn0=" {
 		t.Fatalf("payload %q", in.Payload)
 	}
 	r := router(t, "name: r\nkey: payload.status\nvariables: {status: payload.status}")
-	if d := r.Route(in); d.Park != "" || d.Key != "" || d.Route != "r" {
-		t.Errorf("on receipt: got %+v, want no fault and a lane of its own", d)
+	const why = "key (payload.status): a field that it reads is missing; the payload is not JSON"
+	if d := r.Route(in); d.Park != inbox.Contract || d.ParkDetail != why || d.Key != "" || d.Route != "r" {
+		t.Errorf("on receipt: got %+v, want %q", d, why)
 	}
 	_, err := r.Call("r", in, "", "")
 	want := "variable status (payload.status): a field that it reads is missing; the payload is not JSON"

@@ -53,7 +53,11 @@ func (r *route) decide(in *expr.Input) Decision {
 		*t.into(&d) = inbox.Text(value, inbox.MaxType)
 	}
 	if r.key != nil {
-		key, reason, _ := keyText(r.key, in, inbox.MaxKey)
+		key, reason, missing := keyText(r.key, in, inbox.MaxKey)
+		if why := in.Unread(); missing && why != "" && !in.Empty() && r.key.Refers("payload") {
+			// The field may well be there: without its key the message would run out of its order.
+			reason = "a field that it reads is missing; " + why
+		}
 		if reason != "" {
 			park("key", r.Key.Text, reason)
 		}
@@ -63,7 +67,7 @@ func (r *route) decide(in *expr.Input) Decision {
 		key, reason, missing := keyText(r.dedupe, in, inbox.MaxDedupeKey)
 		if missing {
 			// An expression that failed is no statement about the event; an empty or null value is: it has no id of its own.
-			reason = "a field that it reads is missing: nothing to recognise the event by"
+			reason = "a field that it reads is missing: nothing to recognise the event by" + whyNull(r.dedupe, in)
 		}
 		if reason != "" {
 			park("dedupe", r.Dedupe.Text, reason)
@@ -73,7 +77,7 @@ func (r *route) decide(in *expr.Input) Decision {
 	if r.sequence != nil {
 		sequence, err := r.sequence.Sequence(in)
 		if err != nil {
-			park("sequence", r.Sequence.Text, err.Error())
+			park("sequence", r.Sequence.Text, err.Error()+whyNull(r.sequence, in))
 		}
 		d.Sequence = sequence
 	}

@@ -19,7 +19,9 @@
 //	sequence                       CONTRACT
 //	message, variables             a ContractError
 //
-// A payload that is not JSON is null. Keys and dedupe keys are texts: a number's is that of its value, so that 1 and 1.0
+// A payload that is not JSON is null, and so is one that is not read (expr.Input.Unread). A key that misses a field of such a
+// payload is CONTRACT and not no key, unless the message has no payload at all.
+// Keys and dedupe keys are texts: a number's is that of its value, so that 1 and 1.0
 // are one key, 9007199254740992 and 9007199254740993 are two, and 7 and "7" are one. Types and versions are the texts of
 // the payload: 1.10 stays 1.10. A sequence may be written 1.0 or 1e2.
 //

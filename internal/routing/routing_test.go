@@ -1,6 +1,8 @@
 package routing
 
 import (
+	"bytes"
+	"compress/gzip"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -92,8 +94,10 @@ func TestKeysAreExactAndTheirFaultsHaveReasons(t *testing.T) {
 		"null":                         {`{"k": null}`, "", ""},
 		"missing":                      {`{}`, "", ""},
 		"empty":                        {`{"k": ""}`, "", ""},
-		"no JSON":                      {`<k/>`, "", ""},
-		"invalid UTF-8":                {"{\"k\": \"a\xff\"}", "", ""},
+		"no JSON":                      {`<k/>`, "", "key (payload.k): a field that it reads is missing; the payload is not JSON"},
+		"invalid UTF-8":                {"{\"k\": \"a\xff\"}", "", "key (payload.k): a field that it reads is missing; the payload is not JSON"},
+		"a byte order mark":            {"\ufeff{\"k\": 1}", "1", ""},
+		"nothing":                      {"", "", ""},
 		"just within the column":       {`{"k": "` + long + `"}`, long, ""},
 		"beyond the column":            {`{"k": "` + long + `k"}`, "", "key (payload.k): the key has 1025 bytes, its column holds 1024"},
 		"a list":                       {`{"k": [1]}`, "", "key (payload.k): it is neither a string nor a number nor a bool"},
@@ -118,7 +122,7 @@ func TestADedupeExpressionThatFailsParksUnderTheTransportIdentity(t *testing.T) 
 	const nothing = "a field that it reads is missing: nothing to recognise the event by"
 	for payload, want := range map[string]string{
 		`{"d": "e-1"}`: "", `{"d": 9007199254740993}`: "",
-		`{}`: nothing, `x`: nothing,
+		`{}`: nothing, `x`: nothing + "; the payload is not JSON",
 		`{"d": []}`: "it is neither a string nor a number nor a bool",
 		`{"d": "` + strings.Repeat("d", 4097) + `"}`: "the key has 4097 bytes, its column holds 4096",
 	} {
@@ -437,5 +441,45 @@ variables: {uri: claim.uri, generation: claim.generation, bytes: claim.bytes, sh
 	}
 	if _, err := r.Claim("nowhere", in); !errors.Is(err, ErrUnknownRoute) {
 		t.Errorf("an unknown route: %v", err)
+	}
+}
+
+// Where another source gives the key, or the route reads none of the payload, what the payload is does not matter.
+func TestOnlyAKeyThatWantsThePayloadParksWhatIsNotRead(t *testing.T) {
+	for key, want := range map[string]string{
+		`attributes.eventId`: "e-1",
+		`attributes.nothing`: "",
+		`has(attributes.eventId) ? attributes.eventId : payload.k`: "e-1",
+		`"all"`:                            "all",
+		`payload == null ? "" : payload.k`: "",
+	} {
+		d := router(t, "name: r\nkey: '"+key+"'").Route(message("a,b"))
+		if d.Park != "" || d.Key != want {
+			t.Errorf("%s: key %q, %s %q, want %q", key, d.Key, d.Park, d.ParkDetail, want)
+		}
+	}
+}
+
+func TestASchemaReadsWhatExpressionsRead(t *testing.T) {
+	var packed bytes.Buffer
+	z := gzip.NewWriter(&packed)
+	if _, err := z.Write([]byte(`{"k": 1}`)); err != nil {
+		t.Fatal(err)
+	}
+	if err := z.Close(); err != nil {
+		t.Fatal(err)
+	}
+	r := router(t, "name: r\nschema: {type: object, required: [k]}\nvariables: {k: payload.k}")
+	for name, in := range map[string]Input{
+		"a byte order mark": {Payload: []byte("\ufeff{\"k\": 1}")},
+		"gzip":              {Payload: packed.Bytes(), Attributes: map[string]string{"content-encoding": "gzip"}},
+	} {
+		if call, err := r.Call("r", in, "", ""); err != nil || string(call.Variables["k"]) != "1" {
+			t.Errorf("%s: got %s, %v", name, call.Variables, err)
+		}
+	}
+	_, err := r.Call("r", Input{Payload: packed.Bytes(), Attributes: map[string]string{"content-encoding": "br"}}, "", "")
+	if contract, ok := err.(*ContractError); !ok || contract.Detail != "schema: the payload has a content encoding that is not read here" {
+		t.Errorf("got %v", err)
 	}
 }

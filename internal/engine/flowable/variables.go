@@ -25,7 +25,7 @@ const (
 func (e *Engine) variables(d engine.Delivery) ([]variable, *engine.Result) {
 	set := make([]variable, 0, len(d.Variables)+1)
 	if d.Variables == nil {
-		if !utf8.Valid(d.Payload) {
+		if d.ContentEncoding != "" || !utf8.Valid(d.Payload) {
 			return nil, rejected("PAYLOAD", "The payload is no text: name variables in the route.")
 		}
 		value, err := encode(string(d.Payload))

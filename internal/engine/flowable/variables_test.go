@@ -152,3 +152,13 @@ func TestTheCorrelationVariableStaysTheKey(t *testing.T) {
 		t.Errorf("a key that is not of its type: got %+v, want Rejected", problem)
 	}
 }
+
+func TestAnEncodedPayloadIsNoText(t *testing.T) {
+	e := &Engine{}
+	for coding, refused := range map[string]bool{"": false, "br": true} {
+		_, problem := e.variables(engine.Delivery{Payload: []byte("a text by accident"), ContentEncoding: coding})
+		if (problem != nil) != refused || refused && problem.Code != "PAYLOAD" {
+			t.Errorf("%q: %+v", coding, problem)
+		}
+	}
+}

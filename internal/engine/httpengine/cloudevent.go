@@ -8,6 +8,7 @@ import (
 	"maps"
 	"mime"
 	"net/http"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -39,6 +40,13 @@ func (e *Engine) newRequest(d engine.Delivery) (*http.Request, error) {
 	}
 	header.Set("Accept-Encoding", "identity")
 	header.Set("Content-Type", contentType)
+	if d.Variables == nil && d.ContentEncoding != "" {
+		if codings.MatchString(d.ContentEncoding) {
+			header.Set("Content-Encoding", d.ContentEncoding)
+		} else {
+			header.Set("Content-Type", "application/octet-stream") // a type without its coding would be a lie
+		}
+	}
 	header.Set("Idempotency-Key", quoted(d.InboxID))
 	switch e.config.Auth.Kind {
 	case AuthBasic:
@@ -81,6 +89,9 @@ func (e *Engine) newRequest(d engine.Delivery) (*http.Request, error) {
 		ContentLength: int64(len(body)),
 	}, nil
 }
+
+// codings is a list of content codings, as the header takes it. https://www.rfc-editor.org/rfc/rfc9110#field.content-encoding
+var codings = regexp.MustCompile("^[a-z0-9!#$%&'*+.^_`|~-]+( *, *[a-z0-9!#$%&'*+.^_`|~-]+)*$")
 
 // bodyOf is what is sent as the event's data, and its media type.
 func bodyOf(d engine.Delivery) ([]byte, string, error) {

@@ -184,3 +184,30 @@ func TestTheObjectThatAMessageRefersToIsItsDataref(t *testing.T) {
 		t.Errorf("dataref %q", got)
 	}
 }
+
+func TestAPayloadsCodingGoesWithItsType(t *testing.T) {
+	const packed = "\x1f\x8b\x08"
+	for name, tt := range map[string]struct {
+		contentType, coding  string
+		variables            map[string]json.RawMessage
+		wantType, wantCoding string
+	}{
+		"gzip":                     {"application/json", "gzip", nil, "application/json", "gzip"},
+		"two, one over the other":  {"text/csv", "gzip, br", nil, "text/csv", "gzip, br"},
+		"without a type":           {"", "gzip", nil, "application/octet-stream", "gzip"},
+		"none":                     {"text/csv", "", nil, "text/csv", ""},
+		"what no header can say":   {"application/json", "gzip\r\nx-evil: 1", nil, "application/octet-stream", ""},
+		"a word that is no coding": {"application/json", "packed twice", nil, "application/octet-stream", ""},
+		"variables are not packed": {"application/json", "gzip", map[string]json.RawMessage{"a": []byte("1")}, "application/json", ""},
+	} {
+		d := aDelivery()
+		d.Variables, d.Payload, d.ContentType, d.ContentEncoding = tt.variables, []byte(packed), tt.contentType, tt.coding
+		r, body := sent(t, d)
+		if got := r.Header.Get("Content-Type"); got != tt.wantType || r.Header.Get("Content-Encoding") != tt.wantCoding || r.Header.Get("X-Evil") != "" {
+			t.Errorf("%s: sent as %q and %q", name, got, r.Header.Values("Content-Encoding"))
+		}
+		if tt.variables == nil && body != packed {
+			t.Errorf("%s: sent %q", name, body)
+		}
+	}
+}

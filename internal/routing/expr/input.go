@@ -39,6 +39,8 @@ type Input struct {
 	attributes map[string]string
 	raw        []byte
 	payload    ref.Val
+	unread     string // why the payload is no JSON
+	empty      bool
 	claim      map[string]any // nil: there is none
 }
 
@@ -58,7 +60,7 @@ func NewInput(m Message, attributes map[string]string, payload []byte) *Input {
 	if attributes == nil {
 		attributes = map[string]string{}
 	}
-	return &Input{message: message, attributes: attributes, raw: payload}
+	return &Input{message: message, attributes: attributes, raw: payload, empty: len(payload) == 0}
 }
 
 // JSON reports whether the payload is one JSON value that expressions see.
@@ -67,12 +69,27 @@ func (in *Input) JSON() bool {
 	return in.raw != nil
 }
 
+// Unread says, in the words of a sentence, why expressions do not see the payload; empty: they do.
+func (in *Input) Unread() string {
+	in.root()
+	return in.unread
+}
+
+// Empty reports whether the message has no payload at all, as one that is all attributes.
+func (in *Input) Empty() bool { return in.empty }
+
+// Document is the text of the JSON value that expressions see: unpacked, and without a byte order mark. Nil: there is none.
+func (in *Input) Document() []byte {
+	in.root()
+	return in.raw
+}
+
 func (in *Input) root() ref.Val {
 	if in.payload != nil {
 		return in.payload
 	}
-	if !validJSON(in.raw) {
-		in.raw = nil
+	in.raw, in.unread = readable(in.raw, in.attributes)
+	if in.raw == nil {
 		in.payload = types.NullValue
 		return in.payload
 	}
