@@ -1,5 +1,6 @@
 -- Purpose: what a sender's claim check refers to, and what a dead letter says of its source.
--- Cost: none; nullable columns, and a sparse index that no stored row is in.
+-- Cost: nullable columns at once. For the index Spanner reads all of Messages in the background, though it holds no stored row:
+-- minutes to hours where there are many.
 -- Back out: forward only; a later migration corrects this one.
 
 ALTER TABLE Messages ADD COLUMN ClaimUri STRING(2048);

@@ -128,7 +128,7 @@ Exit codes: 0 all was done; 1 something failed or was refused; 2 the command lin
 	}
 	root.PersistentFlags().StringVar(&a.database, "database", "", "the database: projects/P/instances/I/databases/D (default: $SPANNER_DATABASE)")
 	root.PersistentFlags().StringVar(&a.role, "database-role", "", "the database `role` to take, such as inbox_ledger (list, show and reopen, without payloads)")
-	root.PersistentFlags().Var(durationFlag{&a.timeout}, "timeout", "give up after this time, with several ids on each of them; 0: never (default 1m; reconcile: 5m a slice; migrate: 1h)")
+	root.PersistentFlags().Var(durationFlag{&a.timeout}, "timeout", "give up after this time, with several ids on each of them; 0: never (default 1m; reconcile: 5m a slice; migrate: never)")
 	root.AddCommand(a.listCommand(), a.showCommand(), a.reopenCommand(), a.rerouteCommand(), a.drainCommand(), a.reconcileCommand(),
 		a.configCommand(), a.migrateCommand(), a.versionCommand())
 	return root

@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -13,13 +12,15 @@ func (a *app) migrateCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "migrate", Short: "Bring the database to the schema of this version", Args: cobra.NoArgs,
 		Long: `Bring the database, which must exist, to the schema of this version, forward only. A second run changes nothing, and
-two at once are safe. A migration that fails leaves the database dirty, with a sentence that says what to do.`,
+two at once are safe. A schema change can take hours where there are many rows. It goes on in Spanner when this program is
+ended, and the next run waits for it and goes on behind it. A migration that fails leaves the database dirty, with a sentence
+that says what to do.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			database, err := a.databaseName()
 			if err != nil {
 				return err
 			}
-			ctx, cancel := a.within(cmd, time.Hour)
+			ctx, cancel := a.within(cmd, 0)
 			defer cancel()
 			result, err := migrate.Apply(ctx, database, migrate.Options{
 				ClientOptions: a.options,

@@ -39,8 +39,8 @@ var (
 )
 
 // Apply brings database (projects/P/instances/I/databases/D), which must exist, to the newest version. The
-// context bounds all of it; a schema change that it cuts short goes on in Spanner, and the database is
-// dirty until a person has looked.
+// context bounds all of it; a schema change that it cuts short goes on in Spanner, and the next Apply waits for
+// that one and goes on behind it.
 func Apply(ctx context.Context, database string, opts Options) (Result, error) {
 	var result Result
 	files := opts.Files
@@ -70,7 +70,7 @@ func Apply(ctx context.Context, database string, opts Options) (Result, error) {
 		version, err = c.check(ctx, all)
 	}
 	result.Before, result.After = version, version
-	if err != nil || version == all[len(all)-1].Version {
+	if (err != nil && !errors.Is(err, ErrDirty)) || (err == nil && version == all[len(all)-1].Version) {
 		return result, err
 	}
 
@@ -80,6 +80,12 @@ func Apply(ctx context.Context, database string, opts Options) (Result, error) {
 	}
 	version, err = c.check(ctx, all)
 	result.Before, result.After = version, version
+	if errors.Is(err, ErrDirty) {
+		m := all[version-1]
+		if err = c.resume(ctx, m, opts.OnApply, err); err == nil {
+			result.Before, result.Applied = version-1, []string{m.File}
+		}
+	}
 	for _, m := range all {
 		if err != nil {
 			break
@@ -141,11 +147,33 @@ func dirtyError(database string, version int64, cause error) error {
 	if cause != nil {
 		why = fmt.Sprintf(" (%v)", cause)
 	}
-	return fmt.Errorf("%w: migration %d of %s began and has not ended%s. If it is still running, wait: `gcloud spanner operations list` shows it. "+
+	return fmt.Errorf("%w: migration %d of %s began and has not ended%s. If it is a schema change that still runs, migrate again, which waits for it: `gcloud spanner operations list` shows it. "+
 		"Else compare the schema (`gcloud spanner databases ddl describe`) with the file %06d_*.sql, apply or take back by hand what is missing, and write down the outcome: "+
 		"if all of it is there now, `UPDATE %s SET Dirty = false WHERE true`; "+
 		"if nothing of it is there, `DELETE FROM %s WHERE true` and then `INSERT INTO %s (Version, Dirty) VALUES (%d, false)`. Then migrate again",
 		ErrDirty, version, database, why, version, Table, Table, Table, version-1)
+}
+
+// resume ends a migration that has begun, where that is a schema change which Spanner knows: it waits for it, or finds that it
+// has ended well. Anything else is dirty: the error given.
+func (c *conn) resume(ctx context.Context, m Migration, announce func(Migration), dirty error) error {
+	if m.Kind != DDL {
+		return dirty
+	}
+	if announce != nil {
+		announce(m)
+	}
+	known, err := c.attach(ctx, operationOf(m))
+	switch {
+	case err != nil:
+		return dirtyError(c.database, m.Version, err)
+	case !known:
+		return dirty
+	}
+	if err := c.setVersion(ctx, m.Version, false); err != nil {
+		return dirtyError(c.database, m.Version, fmt.Errorf("it ended, which could not be written down: %w", err))
+	}
+	return nil
 }
 
 // apply applies one migration. It leaves the database clean if it ended well or did nothing at all.
@@ -159,7 +187,7 @@ func (c *conn) apply(ctx context.Context, m Migration) error {
 	}
 	switch m.Kind {
 	case DDL:
-		err = c.changeSchema(ctx, m.Statements)
+		err = c.changeSchema(ctx, operationOf(m), m.Statements)
 	case DML:
 		_, err = c.wrench.ApplyDML(ctx, m.Statements, wrench.PriorityTypeUnspecified)
 	case PartitionedDML:

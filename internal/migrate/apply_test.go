@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/pubsub-inbox/pubsub-inbox/internal/emulators/emulatortest"
+	"github.com/pubsub-inbox/pubsub-inbox/internal/emulators/rpctap"
 	"github.com/pubsub-inbox/pubsub-inbox/internal/migrate"
 	"github.com/pubsub-inbox/pubsub-inbox/migrations"
 )
@@ -238,5 +239,78 @@ func TestApplyAndTheQuickWayLeaveTheSameTables(t *testing.T) {
 	qv, _ := version(ctx, t, quick)
 	if sv, _ := version(ctx, t, slow); sv != qv {
 		t.Errorf("versions: quick %d, slow %d", qv, sv)
+	}
+}
+
+// Somebody ends the program, or its time is up, while Spanner fills an index for hours.
+func TestASchemaChangeThatGoesOnWithoutItsCallerIsWaitedForByTheNextOne(t *testing.T) {
+	t.Parallel()
+	ctx, db := deadline(t), emulatortest.DatabaseWith(t, migrate.TableDDL()...)
+	var tap rpctap.Tap
+	o := with(t, three)
+	o.ClientOptions = append(o.ClientOptions, tap.Options()...)
+	gate := tap.HoldAnswerNth("UpdateDatabaseDdl", 1)
+	first, end := context.WithCancel(ctx)
+	done := make(chan error, 1)
+	go func() {
+		_, err := migrate.Apply(first, db, o)
+		done <- err
+	}()
+	if err := gate.Wait(ctx); err != nil {
+		t.Fatal(err)
+	}
+	end()
+	if err := <-done; err == nil {
+		t.Error("the first one has ended well")
+	}
+	if v, dirty := version(ctx, t, db); v != 1 || !dirty {
+		t.Fatalf("version %d, dirty %t: this test shows nothing", v, dirty)
+	}
+	tap.Reset()
+	got, err := migrate.Apply(ctx, db, o)
+	want := migrate.Result{Before: 0, After: 3, Applied: []string{"000001_create_a.sql", "000002_seed_a.sql", "000003_fill_a.sql"}}
+	if diff := cmp.Diff(want, got); err != nil || diff != "" {
+		t.Errorf("the next one: %v\n%s", err, diff)
+	}
+	if n := tap.Count("UpdateDatabaseDdl"); n != 0 {
+		t.Errorf("the next one has begun %d schema changes, want none", n)
+	}
+	if v, dirty := version(ctx, t, db); v != 3 || dirty {
+		t.Errorf("version: got %d, dirty %t, want 3", v, dirty)
+	}
+}
+
+func TestASchemaChangeThatFailedHalfwayStaysDirtyAndCanBeTriedAgain(t *testing.T) {
+	t.Parallel()
+	ctx, db := deadline(t), emulatortest.DatabaseWith(t)
+	client := emulatortest.Client(t, db)
+	half := files(map[string]string{
+		"000001_create_a.sql": "CREATE TABLE A (B INT64, C INT64) PRIMARY KEY (B)",
+		"000002_seed_a.sql":   "INSERT INTO A (B, C) VALUES (1, 1), (2, 1)",
+		"000003_index_a.sql":  "CREATE INDEX ByB ON A (B);\n\nCREATE UNIQUE INDEX ByC ON A (C)",
+	})
+	for range 2 {
+		if got, err := migrate.Apply(ctx, db, with(t, half)); !errors.Is(err, migrate.ErrDirty) || got.After == 0 {
+			t.Fatalf("halfway: got %+v, %v", got, err)
+		}
+	}
+	// A person takes back what is there, and what was in the way; the same file then is another try.
+	for _, sql := range []string{"DELETE FROM A WHERE B = 2", "DELETE FROM SchemaMigrations WHERE true", "INSERT INTO SchemaMigrations (Version, Dirty) VALUES (2, false)"} {
+		_, err := client.ReadWriteTransaction(ctx, func(ctx context.Context, tx *spanner.ReadWriteTransaction) error {
+			_, err := tx.Update(ctx, spanner.NewStatement(sql))
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	back := files(map[string]string{"000001_create_a.sql": string(half["000001_create_a.sql"].Data), "000002_seed_a.sql": string(half["000002_seed_a.sql"].Data),
+		"000003_drop_b.sql": "DROP INDEX ByB"})
+	if _, err := migrate.Apply(ctx, db, with(t, back)); err != nil {
+		t.Fatal(err)
+	}
+	write(ctx, t, client, spanner.Delete(migrate.Table, spanner.AllKeys()), spanner.Insert(migrate.Table, []string{"Version", "Dirty"}, []any{2, false}))
+	if got, err := migrate.Apply(ctx, db, with(t, half)); err != nil || got.After != 3 {
+		t.Errorf("the second try: got %+v, %v", got, err)
 	}
 }

@@ -2,10 +2,12 @@ package migrate
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"regexp"
 	"slices"
+	"strings"
 	"time"
 
 	"cloud.google.com/go/spanner"
@@ -13,6 +15,7 @@ import (
 	"cloud.google.com/go/spanner/admin/database/apiv1/databasepb"
 	wrench "github.com/cloudspannerecosystem/wrench/pkg/spanner"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 )
 
 // Table holds one row: the version of the database, and whether a migration to it has not ended. It is the
@@ -96,24 +99,31 @@ func (c *conn) ensureTables(ctx context.Context) error {
 		if err != nil || len(ddl) == 0 {
 			return err
 		}
-		if failed = c.changeSchema(ctx, ddl); failed == nil {
+		if failed = c.changeSchema(ctx, "", ddl); failed == nil {
 			return nil
 		}
 	}
 	return failed
 }
 
-// changeSchema waits until all statements are applied, or one has failed.
+// changeSchema waits until all statements are applied, or one has failed. operation is the id that the change has in Spanner;
+// empty: Spanner gives it one.
 //
 // A refusal that changed nothing is tried again twice. Spanner queues schema changes, and would refuse again
 // at once; the emulator refuses one beside any other transaction.
-func (c *conn) changeSchema(ctx context.Context, statements []string) error {
+func (c *conn) changeSchema(ctx context.Context, operation string, statements []string) error {
 	before, err := c.schema(ctx)
 	if err != nil {
 		return err
 	}
 	for attempt := 1; ; attempt++ {
-		op, err := c.admin.UpdateDatabaseDdl(ctx, &databasepb.UpdateDatabaseDdlRequest{Database: c.database, Statements: statements})
+		id := operation
+		if operation != "" {
+			if id, err = c.freeOperation(ctx, operation); err != nil {
+				return err
+			}
+		}
+		op, err := c.admin.UpdateDatabaseDdl(ctx, &databasepb.UpdateDatabaseDdlRequest{Database: c.database, OperationId: id, Statements: statements})
 		if err == nil {
 			err = op.Wait(ctx)
 		}
@@ -126,6 +136,54 @@ func (c *conn) changeSchema(ctx context.Context, statements []string) error {
 		case <-time.After(time.Duration(attempt) * 100 * time.Millisecond):
 		}
 	}
+}
+
+// operationOf is the id of a migration's schema change in Spanner: by it, whoever comes later finds a change that goes on, or
+// has ended, after its caller has gone. It depends on the statements, so that a corrected file is another change.
+func operationOf(m Migration) string {
+	return fmt.Sprintf("inbox_migration_%06d_%.8x", m.Version, sha256.Sum256([]byte(strings.Join(m.Statements, ";"))))
+}
+
+// tries are the ids that an operation may have: one that failed keeps its id, and the next try takes the next.
+func tries(operation string) []string {
+	ids := []string{operation}
+	for n := 2; n <= 20; n++ {
+		ids = append(ids, fmt.Sprintf("%s_%d", operation, n))
+	}
+	return ids
+}
+
+// freeOperation returns the first id of an operation that Spanner does not know.
+func (c *conn) freeOperation(ctx context.Context, operation string) (string, error) {
+	for _, id := range tries(operation) {
+		switch err := c.operation(id).Poll(ctx); {
+		case status.Code(err) == codes.NotFound:
+			return id, nil
+		case ctx.Err() != nil:
+			return "", fmt.Errorf("look for the operation %s: %w", id, err)
+		}
+	}
+	return "", fmt.Errorf("the operation %s has failed too often; `gcloud spanner operations list` shows why", operation)
+}
+
+// attach waits for the latest try of an operation. known is false where Spanner knows none: it was never begun, or so long
+// ago that Spanner has forgotten it.
+func (c *conn) attach(ctx context.Context, operation string) (known bool, err error) {
+	for _, id := range tries(operation) {
+		ended := c.operation(id).Wait(ctx)
+		if status.Code(ended) == codes.NotFound {
+			return known, err
+		}
+		known, err = true, ended
+		if ctx.Err() != nil {
+			break
+		}
+	}
+	return known, err
+}
+
+func (c *conn) operation(id string) *database.UpdateDatabaseDdlOperation {
+	return c.admin.UpdateDatabaseDdlOperation(c.database + "/operations/" + id)
 }
 
 // refused says whether Spanner itself has ended a schema change for good. After any other error, one of the
