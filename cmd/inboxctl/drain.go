@@ -301,7 +301,7 @@ func (d *drainer) store(ctx context.Context, l *letter) {
 	l.row = &noting{Store: d.receiver.Store}
 	r := d.receiver
 	r.Store = l.row
-	if _, ok := l.received.GetMessage().GetAttributes()[deadLetterMark]; !ok && !d.flags.any {
+	if _, ok := l.received.GetMessage().GetAttributes()[receiver.DeadLetterMark]; !ok && !d.flags.any {
 		l.err = errNoDeadLetter
 		return
 	}
@@ -315,9 +315,6 @@ func (d *drainer) store(ctx context.Context, l *letter) {
 	}
 	l.err = err
 }
-
-// deadLetterMark is an attribute that every message has which Pub/Sub has moved to a dead-letter topic.
-const deadLetterMark = "CloudPubSubDeadLetterSourceSubscription"
 
 var errNoDeadLetter = errors.New("it does not say that it is a dead letter; is this the dead-letter topic's subscription? --any takes it all the same")
 

@@ -204,6 +204,8 @@ func TestC054WhatTheBrokerReordersIsProcessedOnceAndMarkedLate(t *testing.T) {
 	dead.id, dead.time = "dead-1", "2026-03-02T09:40:00Z"
 	dead.attributes["CloudPubSubDeadLetterSourceDeliveryCount"] = "5"
 	dead.attributes["CloudPubSubDeadLetterSourceSubscription"] = "s"
+	anew := event(1)
+	anew.id, anew.time = "m1-again", "2026-03-02T09:40:00Z"
 	tests := []struct {
 		name   string
 		routes string
@@ -216,8 +218,11 @@ func TestC054WhatTheBrokerReordersIsProcessedOnceAndMarkedLate(t *testing.T) {
 			{MessageID: "m2"}, {MessageID: "m3"}, {MessageID: "m1"}}},
 		{"redelivered afterwards", "", m1, "after", "m2 m3 m1", []caseRow{
 			{MessageID: "m2"}, {MessageID: "m3"}, {MessageID: "m1", Late: true}}},
-		{"republished from the dead-letter topic, under another message id", "dedupe: attributes.eventId,", dead.body(t), "after", "m2 m3 dead-1", []caseRow{
-			{MessageID: "m2"}, {MessageID: "m3"}, {MessageID: "dead-1"}}},
+		{"republished from the dead-letter topic as the dead letter that it is", "dedupe: attributes.eventId,", dead.body(t), "after", "m2 m3", []caseRow{
+			{MessageID: "m2"}, {MessageID: "m3"}, {MessageID: "dead-1", Place: "PARKED/DEAD_LETTERED",
+				Error: "refused 5 times by its subscription's endpoint, or never answered in time"}}},
+		{"republished from the dead-letter topic without its attributes", "dedupe: attributes.eventId,", anew.body(t), "after", "m2 m3 m1-again", []caseRow{
+			{MessageID: "m2"}, {MessageID: "m3"}, {MessageID: "m1-again"}}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -248,7 +253,9 @@ func TestC054WhatTheBrokerReordersIsProcessedOnceAndMarkedLate(t *testing.T) {
 			}
 			var want []caseRow
 			for _, r := range tt.rows {
-				r.Key, r.Place, r.Attempts = "K", "PROCESSED", 1
+				if r.Key = "K"; r.Place == "" {
+					r.Place, r.Attempts = "PROCESSED", 1
+				}
 				want = append(want, r)
 			}
 			if diff := cmp.Diff(want, w.rows()); diff != "" {

@@ -22,6 +22,10 @@ const (
 	sourcePublished  = deadLetterPrefix + "TopicPublishTime"
 )
 
+// DeadLetterMark is an attribute that every message has which Pub/Sub has moved to a dead-letter topic, and that it keeps when
+// it is published again with its attributes.
+const DeadLetterMark = sourceName
+
 // ReceiveDeadLetter stores a message of a dead-letter topic as the message that it was: of its source subscription, with its
 // own publish time, and without the attributes that Pub/Sub has added. Its own id is gone; what it is recognised by is a
 // business key, or the id that it has now.
@@ -33,6 +37,10 @@ func (r *Receiver) ReceiveDeadLetter(ctx context.Context, body []byte) (Outcome,
 	if err != nil {
 		return "", err
 	}
+	return r.receiveLetter(ctx, letter, body)
+}
+
+func (r *Receiver) receiveLetter(ctx context.Context, letter *pushmsg.Envelope, body []byte) (Outcome, error) {
 	ctx, ended := r.observer().Begin(ctx, letter.TraceParent())
 	a, original := r.deadLetter(letter, body)
 	outcome, err := r.storeDeadLetter(ctx, a, original, body)

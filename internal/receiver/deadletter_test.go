@@ -101,6 +101,49 @@ func TestOnlyAnIdOfTheEventsOwnMakesADeadLetterADuplicate(t *testing.T) {
 	}
 }
 
+func TestADeadLetterIsOneOnEveryWayIn(t *testing.T) {
+	for name, tt := range map[string]struct {
+		attributes map[string]string
+		want       string
+	}{
+		"a route that parks":     {map[string]string{"order": "4711", "park": ""}, "PARKED/DEAD_LETTERED"},
+		"a route that processes": {map[string]string{"order": "4711"}, "RECEIVED"},
+		"no route":               {nil, "PARKED/DEAD_LETTERED"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, deadLetterRoutes)
+			letter := deadLetter("d-1", original("1", tt.attributes, "{}"))
+			w.deliver(letter.body(t), letter.body(t))
+			w.letters(letter.body(t))
+			r := w.one()
+			if r.place() != tt.want || r.Deliveries != 2 || r.Subscription != subscription || r.SourceAttempts.Int64 != 7 ||
+				r.NextAttempt.Valid != (tt.want == "RECEIVED") || len(r.Attributes) != len(tt.attributes) {
+				t.Errorf("%s after %d redeliveries, of %s, due %v, with the attributes %v", r.place(), r.Deliveries, r.Subscription, r.NextAttempt, r.Attributes)
+			}
+			// Published to the source topic again by hand, with its attributes: another message id, the same message.
+			again := letter
+			again.ID, again.Subscription = "m-9", subscription
+			w.deliver(again.body(t))
+			rows := w.rows()
+			if len(rows) != 2 || rows[1].place() != "PARKED/DEAD_LETTERED" || (rows[1].ConflictsWith == rows[0].ID) != (tt.attributes != nil) {
+				t.Errorf("rows %v, the second beside %q", places(rows), rows[len(rows)-1].ConflictsWith)
+			}
+		})
+	}
+}
+
+// A row that an earlier revision made of such a push as of any other stays its row.
+func TestAPushThatOwnsARowKeepsItThoughItCarriesADeadLetter(t *testing.T) {
+	w := newWorld(t, deadLetterRoutes)
+	letter := deadLetter("d-1", original("1", map[string]string{"order": "4711"}, "{}"))
+	plain := letter
+	plain.Attributes = map[string]string{"order": "4711"} // what Pub/Sub adds is no content
+	w.deliver(plain.body(t), letter.body(t), letter.body(t))
+	if r := w.one(); r.place() != "RECEIVED" || r.Deliveries != 2 || r.SourceAttempts.Valid {
+		t.Errorf("%s after %d redeliveries", r.place(), r.Deliveries)
+	}
+}
+
 // The original was stored and its answer lost until Pub/Sub gave up; or another message looks the same. A person decides.
 func TestADeadLetterThatMayHaveBeenStoredIsParkedBesideIt(t *testing.T) {
 	for name, attributes := range map[string]map[string]string{

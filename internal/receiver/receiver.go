@@ -119,12 +119,21 @@ func (e *MessageError) Error() string { return e.Err.Error() }
 // Unwrap returns the error itself.
 func (e *MessageError) Unwrap() error { return e.Err }
 
-// Receive stores one push. With a nil error a row for the delivery is committed. Errors: *pushmsg.NotAPushError,
+// Receive stores one push; one that carries a dead letter as ReceiveDeadLetter does. With a nil error a row for the delivery is committed. Errors: *pushmsg.NotAPushError,
 // ErrTooLarge; anything else is technical, or of unknown outcome. All but the first are a *MessageError.
 func (r *Receiver) Receive(ctx context.Context, body []byte) (Outcome, error) {
 	envelope, err := pushmsg.Parse(body)
 	if err != nil {
 		return "", err
+	}
+	if _, ok := envelope.Attributes[DeadLetterMark]; ok {
+		plain, err := r.storedAsPlain(ctx, envelope)
+		if err != nil {
+			return "", err
+		}
+		if !plain {
+			return r.receiveLetter(ctx, envelope, body)
+		}
 	}
 	ctx, ended := r.observer().Begin(ctx, envelope.TraceParent())
 	a := r.arrival(envelope, body)
@@ -134,6 +143,17 @@ func (r *Receiver) Receive(ctx context.Context, body []byte) (Outcome, error) {
 		err = &MessageError{InboxID: a.Message.ID, MessageID: envelope.MessageID, Subscription: envelope.Subscription, Err: err}
 	}
 	return outcome, err
+}
+
+// storedAsPlain reports whether a push that carries a dead letter has its row already as a message like any other. A push that
+// owns a row keeps it.
+func (r *Receiver) storedAsPlain(ctx context.Context, e *pushmsg.Envelope) (bool, error) {
+	m := r.transport(e).Message
+	known, err := r.Store.Find(ctx, []string{m.ID}, m.TransportKey)
+	if err != nil {
+		return false, &MessageError{InboxID: m.ID, MessageID: e.MessageID, Subscription: e.Subscription, Err: err}
+	}
+	return own(known, &m) != nil, nil
 }
 
 func (r *Receiver) store(ctx context.Context, a *inbox.Arrival, envelope *pushmsg.Envelope, body []byte) (Outcome, error) {
