@@ -359,7 +359,7 @@ func TestARunThatBreaksOffLeavesNothingBehindInItsProcess(t *testing.T) {
 		{"between a claim and its workers", breakingObserver{}, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) { // a worker that does not end is a deadlock
+			synctest.Test(t, func(t *testing.T) {
 				e := &errand{verdict: engine.Correlated, takes: map[string]time.Duration{}}
 				store := &breaking{slowClaims{errandStore: errandStore{errand: e}, claims: []time.Duration{0}}}
 				r := e.run(store, slog.New(slog.DiscardHandler), lease)
@@ -370,8 +370,15 @@ func TestARunThatBreaksOffLeavesNothingBehindInItsProcess(t *testing.T) {
 							t.Fatalf("the run ends with %v, want its panic", got)
 						}
 					}()
-					_, _ = r.Run(t.Context(), true, nil, nil)
+					_ = r.loop(t.Context(), nil, nil)
 				}()
+				for what, ended := range map[string]<-chan struct{}{"wait for a reader of their results": r.over, "begin": r.stopping} {
+					select {
+					case <-ended:
+					default:
+						t.Errorf("the run's workers may still %s", what)
+					}
+				}
 				synctest.Wait()
 				if began := slices.Contains(e.did, "send"); began != tt.began {
 					t.Errorf("a message was sent: %t, want %t", began, tt.began)
@@ -385,4 +392,18 @@ func TestARunThatBreaksOffLeavesNothingBehindInItsProcess(t *testing.T) {
 			})
 		})
 	}
+}
+
+func TestAWorkerEndsWhenNobodyReadsItsResults(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := &errand{}
+		r := e.run(errandStore{errand: e}, slog.New(slog.DiscardHandler), lease)
+		lane := &activeLane{leaseEnds: time.Now()}
+		for range cap(r.results) + 1 {
+			lane.messages = append(lane.messages, e.message())
+		}
+		close(r.over)
+		r.slots.announce("e")
+		worker{run: r, lane: lane}.work(t.Context()) // the bubble reports a worker that waits for ever as a deadlock
+	})
 }
