@@ -7,8 +7,7 @@ import (
 
 // RoutePolicy is what a scan and a claim must know of a route.
 type RoutePolicy struct {
-	Engine  string
-	Tenants bool // its messages may have a tenant
+	Engine string
 }
 
 // EnginePolicy is what a claim must know of an engine.

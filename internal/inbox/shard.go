@@ -37,14 +37,10 @@ func FlowOf(route string) Flow {
 	return Flow(binary.BigEndian.Uint64(sum[:8])>>24 | 1)
 }
 
-// Slots returns the flow's shards in ascending order. tenants: those of messages with a tenant, too.
-func (f Flow) Slots(tenants bool) []int64 {
-	n := int64(Shards)
-	if tenants {
-		n += tenantSlots
-	}
-	slots := make([]int64, 0, n)
-	for slot := range n {
+// Slots returns the flow's shards in ascending order, but for that of the suspects.
+func (f Flow) Slots() []int64 {
+	slots := make([]int64, 0, Shards+tenantSlots+1)
+	for slot := range int64(Shards + tenantSlots) {
 		slots = append(slots, f.shard(slot))
 	}
 	return slots

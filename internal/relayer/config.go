@@ -16,7 +16,7 @@ func FromConfig(cfg *config.Config, revision string) Config {
 		if route.Claim != nil {
 			claim = &ClaimPolicy{Read: route.Claim.Read, MaxBytes: route.Claim.MaxBytes}
 		}
-		routes[route.Name] = RoutePolicy{Claim: claim, Engine: route.Engine, Tenants: !route.Tenant.Absent(), Patience: route.Patience, RetryMin: route.Retry.Min, RetryMax: route.Retry.Max, Start: route.Start}
+		routes[route.Name] = RoutePolicy{Claim: claim, Engine: route.Engine, Patience: route.Patience, RetryMin: route.Retry.Min, RetryMax: route.Retry.Max, Start: route.Start}
 	}
 	return Config{
 		Consumer: cfg.Consumer, Revision: revision, Budget: cfg.Relay.Budget, Poll: cfg.Relay.Poll, Parallel: cfg.Relay.Parallel,

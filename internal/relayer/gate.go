@@ -19,6 +19,8 @@ type gate struct {
 	refused     bool // somebody wants to claim
 	// states are the engines' as this process has last read them. They belong to whoever is between enter and leave.
 	states map[string]inbox.EngineState
+	// suspects counts the turns of suspects. It belongs to the same.
+	suspects int
 }
 
 // turn says what may be claimed now.

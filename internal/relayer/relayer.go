@@ -173,7 +173,7 @@ func (r *Relayer) Run(ctx context.Context, once bool, stop, cut <-chan struct{})
 func (r *Relayer) policies() (map[string]inbox.RoutePolicy, map[string]inbox.EnginePolicy) {
 	routes, engines := map[string]inbox.RoutePolicy{}, map[string]inbox.EnginePolicy{}
 	for name, route := range r.Routes {
-		routes[name] = inbox.RoutePolicy{Engine: route.Engine, Tenants: route.Tenants}
+		routes[name] = inbox.RoutePolicy{Engine: route.Engine}
 	}
 	for name, e := range r.Engines {
 		props := e.Properties()

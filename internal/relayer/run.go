@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
@@ -267,10 +268,15 @@ func (r *run) claim(ctx, calls context.Context) {
 	lanes := found.Lanes[:min(len(found.Lanes), r.Batch)]
 	plan.Suspects = len(found.Suspects) > 0
 	if turn.alone && (turn.suspectsFirst || len(lanes) == 0) {
-		lanes = append(found.Suspects[:min(len(found.Suspects), suspectsAtOnce)], lanes...)
+		// Some at a time, not always the same: which of them may be called now the claim finds out.
+		r.gate.suspects++
+		first := r.gate.suspects % max(1, len(found.Suspects))
+		suspects := slices.Concat(found.Suspects[first:], found.Suspects[:first])
+		lanes = append(suspects[:min(len(suspects), suspectsAtOnce)], lanes...)
+		plan.Suspects = false // what the claim leaves counts, not what may not be called
 	}
 	if len(lanes) == 0 {
-		r.idle, r.storeErr = !plan.Suspects && !busy(engines), nil
+		r.idle, r.storeErr = !plan.Suspects && !busy(engines) && !found.More, nil
 		return
 	}
 	req := inbox.ClaimRequest{

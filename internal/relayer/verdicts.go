@@ -15,7 +15,6 @@ type RoutePolicy struct {
 	RetryMin time.Duration
 	RetryMax time.Duration
 	Start    bool // its messages start instances
-	Tenants  bool // its messages may have a tenant
 	Claim    *ClaimPolicy
 }
 

@@ -301,27 +301,29 @@ func (r *reporting) lanes(ctx context.Context) error {
 	return nil
 }
 
-// due reads lanes that are due, and leased ones, which are due when their lease ends. Where there are too many, it reads the
-// oldest of each shard. What a clock was late by when a lease was promised comes on top.
+// due reads lanes that are due, and leased ones, which are due when their lease ends. Where there are too many, it reads
+// some of each flow. What a clock was late by when a lease was promised comes on top.
 func (r *reporting) due(ctx context.Context) ([]scannedLane, error) {
 	until := r.now.Add(r.Lease + r.Lease/4)
-	var shards []spanner.KeySet
+	var flows []spanner.KeySet
 	for _, route := range append([]string{""}, r.Routes...) {
 		flow := inbox.FlowOf(route)
-		for _, shard := range append(flow.Slots(true), flow.Suspects()) {
+		var shards []spanner.KeySet
+		for _, shard := range append(flow.Slots(), flow.Suspects()) {
 			shards = append(shards, spanner.KeyRange{Start: spanner.Key{r.Consumer, shard}, End: spanner.Key{r.Consumer, shard, until}, Kind: spanner.ClosedClosed})
 		}
+		flows = append(flows, spanner.KeySets(shards...))
 	}
-	found, err := readScanned(ctx, r, lanesDue, spanner.KeySets(shards...), r.MaxOpen)
+	found, err := readScanned(ctx, r, lanesDue, spanner.KeySets(flows...), r.MaxOpen)
 	if err != nil || len(found) < r.MaxOpen {
 		return found, err
 	}
-	each := make([][]scannedLane, len(shards))
+	each := make([][]scannedLane, len(flows))
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(8)
-	for i, shard := range shards {
+	for i, flow := range flows {
 		group.Go(func() (err error) {
-			each[i], err = readScanned(ctx, r, lanesDue, shard, max(1, r.MaxOpen/len(shards)))
+			each[i], err = readScanned(ctx, r, lanesDue, flow, max(1, r.MaxOpen/len(flows)))
 			return err
 		})
 	}

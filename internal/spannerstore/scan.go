@@ -27,8 +27,10 @@ const (
 	// sharePerFlow is how many lanes are read at least of a flow whose turn it is. For an engine that lets one probe pass it is
 	// all that is read: the claim takes the best of them.
 	sharePerFlow = 16
-	// strayPage is how many lanes a scan looks at that are filed where no turn is.
-	strayPage = 100
+	// strayPage is how many lanes a scan looks at that are filed where no turn is, and strayPages how many such pages where
+	// there is nothing else to do.
+	strayPage  = 100
+	strayPages = 10
 	// strangersPerScan is how many lanes of unknown routes a scan hands out: a claim can do nothing but write down why.
 	strangersPerScan = 8
 	// dueSlack is how far back of the moment a due time may be written at least; a longer lease makes it longer.
@@ -40,13 +42,13 @@ const (
 // Scan finds lanes that are due, that nobody holds, and whose engine may be called. It is read-only: a range read in a
 // transaction would lock out the receives that write there.
 //
-// While what is due fits into the limit, a scan reads all flows (see inbox.Flow) together. Where it does not, each flow is
-// read for a share of its own: the oldest lanes of the next of its slots, and the next lanes of a walk through all of its
-// slots. The walk meets the lane that is woken again and again, and so is never among the oldest. Lanes that are filed under
-// an engine that cannot be called, or under a route that the request does not name, are left where they are; strays looks
-// through them for those that are filed in the wrong place.
+// While what is due fits into half of the limit, a scan reads all flows (see inbox.Flow) together. Where it does not, each flow
+// is read for a share of its own: the oldest lanes of the next of its slots, and the next lanes of a walk through all of its
+// slots. The walk meets the lane that is woken again and again, and so is never among the oldest. Lanes that are filed under an
+// engine that may not be called, or under a route that the request does not name, are left where they are; misfiled and
+// strangers look through them.
 //
-// The Store remembers for each consumer where the next scan goes on.
+// The Store remembers for each consumer where the next scan goes on. Half of the limit is what a claim may take.
 func (s *Store) Scan(ctx context.Context, req inbox.ScanRequest) (inbox.Scanned, error) {
 	memory := s.scanMemory(req.Consumer)
 	memory.mu.Lock()
@@ -66,11 +68,14 @@ type scanMemory struct {
 	scans  int
 	marks  marks
 	flows  map[inbox.Flow]*flowMemory
-	strays map[scanIndex]position // where the look through strays goes on
+	first  inbox.Flow             // the flow whose turn is next where there are too many
+	strays map[scanIndex]position // where the look at strangers goes on
+	rested map[scanIndex]position // where the look at the flows without a turn goes on
 }
 
 // flowMemory is where the next visit of a flow goes on.
 type flowMemory struct {
+	visits  int
 	slot    map[scanIndex]int64 // the shard from which on the oldest lanes are read
 	walk    position
 	shallow bool // the last visit found less than its share
@@ -87,7 +92,7 @@ func (s *Store) scanMemory(consumer string) *scanMemory {
 	defer s.scanning.Unlock()
 	memory := s.scans[consumer]
 	if memory == nil {
-		memory = &scanMemory{marks: marks{lasting: true}, flows: map[inbox.Flow]*flowMemory{}, strays: map[scanIndex]position{}}
+		memory = &scanMemory{marks: marks{lasting: true}, flows: map[inbox.Flow]*flowMemory{}, strays: map[scanIndex]position{}, rested: map[scanIndex]position{}}
 		s.scans[consumer] = memory
 	}
 	return memory
@@ -124,7 +129,9 @@ type laneScan struct {
 	clock  inbox.Clock
 	now    time.Time     // not after the database's, once the first read is answered
 	pass   bool          // read whatever the marks say
-	flows  []scannedFlow // ascending
+	flows  []scannedFlow // that have a turn, ascending
+	all    []inbox.Flow  // ascending
+	rested []int64       // shards of flows whose engine may not be called, ascending
 }
 
 func (l *laneScan) run(ctx context.Context) (inbox.Scanned, error) {
@@ -136,43 +143,48 @@ func (l *laneScan) run(ctx context.Context) (inbox.Scanned, error) {
 		}
 	}
 	l.choose()
-	woken, err := l.scan(ctx, lanesWoken, l.allShards(), position{}, l.Limit)
+	woken, err := l.everything(ctx, lanesWoken)
 	if err != nil {
 		return found, fmt.Errorf("scan woken lanes: %w", err)
 	}
-	due, err := l.readDue(ctx)
+	due, err := l.everything(ctx, lanesDue)
 	if err != nil {
 		return found, fmt.Errorf("scan due lanes: %w", err)
 	}
 	var turns [][]string
-	if len(woken) < l.Limit && len(due) < l.Limit {
+	if len(woken)+len(due) <= l.Limit/2 {
 		turns, found.Suspects = l.together(woken, due)
 	} else if turns, found.Suspects, found.More, err = l.each(ctx); err != nil {
 		return found, fmt.Errorf("scan the flows: %w", err)
 	}
-	strays, err := l.strays(ctx, len(turns) == 0)
+	idle := len(found.Suspects) == 0 && len(slices.Concat(turns...)) == 0
+	misfiled, err := l.misfiled(ctx, idle)
 	if err != nil {
 		return found, fmt.Errorf("look for lanes that are filed in the wrong place: %w", err)
 	}
-	found.Lanes = inTurns(append(turns, strays), l.memory.scans)
+	strangers, more, err := l.strangers(ctx, idle)
+	if err != nil {
+		return found, fmt.Errorf("look for lanes of unknown routes: %w", err)
+	}
+	found.Lanes, found.More = inTurns(append(turns, misfiled, strangers), l.memory.scans), found.More || more
 	found.Clock, found.States = l.clock, l.States
 	return found, nil
 }
 
-// readDue reads due lanes. A repair by hand may have given a lane any time: so a scan with All first tries to read all of them,
-// whatever their marks say. What such a read passes over may be too much for the time there is.
-func (l *laneScan) readDue(ctx context.Context) ([]scannedLane, error) {
+// everything reads what is due of all flows that have a turn. A repair by hand may have given a lane any time: so a scan with All
+// first tries to read whatever the marks say. What such a read passes over may be too much for the time there is.
+func (l *laneScan) everything(ctx context.Context, index scanIndex) ([]scannedLane, error) {
 	if l.All {
-		trying, cancel := context.WithTimeout(ctx, min(passLimit, l.Lease/8)) // about half of the time that a scan has
+		trying, cancel := context.WithTimeout(ctx, min(passLimit, l.Lease/16)) // a quarter of the time that a scan has
 		l.pass = true
-		due, err := l.scan(trying, lanesDue, l.allShards(), position{}, l.Limit)
+		found, err := l.scan(trying, index, l.allShards(), position{}, l.Limit)
 		l.pass = false
 		cancel()
 		if err == nil {
-			return due, nil
+			return found, nil
 		}
 	}
-	return l.scan(ctx, lanesDue, l.allShards(), position{}, l.Limit)
+	return l.scan(ctx, index, l.allShards(), position{}, l.Limit)
 }
 
 func allClosed(states map[string]inbox.EngineState) bool {
@@ -206,23 +218,36 @@ func (l *laneScan) readTime(ctx context.Context, txn *spanner.ReadOnlyTransactio
 	return nil
 }
 
-// choose says which flows have a turn.
+// choose says which flows have a turn. Those of an engine without a free call slot have none now, and soon will.
 func (l *laneScan) choose() {
 	room := false
 	for name, policy := range l.Engines {
-		ok, _ := inbox.Callable(policy, l.States[name], l.now)
+		ok, _ := inbox.Callable(policy, l.States[name], l.clock.Read)
 		room = room || ok
 	}
+	l.all = append(l.all, inbox.Unsorted)
 	if room {
-		l.flows = append(l.flows, scannedFlow{flow: inbox.Unsorted, shards: append(inbox.Unsorted.Slots(true), inbox.Unsorted.Suspects())})
+		l.flows = append(l.flows, scannedFlow{flow: inbox.Unsorted, shards: append(inbox.Unsorted.Slots(), inbox.Unsorted.Suspects())})
 	}
 	for name, route := range l.Routes {
+		flow := inbox.FlowOf(name)
+		l.all = append(l.all, flow)
 		policy, known := l.Engines[route.Engine]
-		if ok, probe := inbox.Callable(policy, l.States[route.Engine], l.now); known && ok {
-			flow := inbox.FlowOf(name)
-			l.flows = append(l.flows, scannedFlow{flow: flow, shards: append(flow.Slots(route.Tenants), flow.Suspects()), probe: probe})
+		state := l.States[route.Engine]
+		ok, probe := inbox.Callable(policy, state, l.clock.Read)
+		shards := flow.Slots()
+		if !state.OpenUntil.After(l.clock.Read) {
+			shards = append(shards, flow.Suspects()) // else another message may be tried, in its turn
+		}
+		switch {
+		case known && ok:
+			l.flows = append(l.flows, scannedFlow{flow: flow, shards: shards, probe: probe})
+		case !known || policy.Capacity > 0:
+			l.rested = append(l.rested, append(flow.Slots(), flow.Suspects())...)
 		}
 	}
+	slices.Sort(l.all)
+	slices.Sort(l.rested)
 	slices.SortFunc(l.flows, func(a, b scannedFlow) int { return cmp.Compare(a.flow, b.flow) })
 }
 
@@ -247,7 +272,7 @@ func (l *laneScan) together(woken, due []scannedLane) (turns [][]string, suspect
 			slices.SortStableFunc(of, func(a, b scannedLane) int { return a.at.Compare(b.at) })
 			return of
 		}
-		lanes, aside := l.sort([][]scannedLane{within(woken), within(due)})
+		lanes, aside := l.sort(0, within(woken), within(due))
 		if flow.probe {
 			lanes = lanes[:min(len(lanes), sharePerFlow)]
 		}
@@ -256,33 +281,38 @@ func (l *laneScan) together(woken, due []scannedLane) (turns [][]string, suspect
 	return turns, suspects
 }
 
-// each reads each flow for a share of its own.
+// each reads each flow for a share of its own; where there are more flows than lanes in a claim, as many flows as that.
 func (l *laneScan) each(ctx context.Context) (turns [][]string, suspects []string, more bool, err error) {
+	flows, batch := l.flows, max(1, l.Limit/2)
+	if len(flows) > batch {
+		at, _ := slices.BinarySearchFunc(flows, l.memory.first, func(f scannedFlow, first inbox.Flow) int { return cmp.Compare(f.flow, first) })
+		flows = append(slices.Clone(flows[at:]), flows[:at]...)[:batch]
+		l.memory.first = flows[batch-1].flow + 1
+		more = true
+	}
 	deep := 0
-	for _, flow := range l.flows {
+	for _, flow := range flows {
 		if !l.memory.flow(flow.flow).shallow && !flow.probe {
 			deep++
 		}
 	}
-	visits := make([]visit, len(l.flows))
+	visits := make([]visit, len(flows))
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(8)
-	for i, flow := range l.flows {
+	for i, flow := range flows {
 		memory := l.memory.flow(flow.flow)
-		share := sharePerFlow
+		visits[i] = visit{laneScan: l, scannedFlow: flow, memory: memory, taken: max(1, batch/max(1, deep)), share: sharePerFlow}
 		if !memory.shallow && !flow.probe {
-			share = max(share, l.Limit/max(1, deep))
+			visits[i].share = max(sharePerFlow, l.Limit/max(1, deep))
 		}
-		visits[i] = visit{laneScan: l, scannedFlow: flow, memory: memory, share: share}
 		group.Go(func() error { return visits[i].read(ctx) })
 	}
 	if err := group.Wait(); err != nil {
 		return nil, nil, false, err
 	}
 	for _, v := range visits {
-		v.remember()
-		// What the walk has met goes first: the next visit goes on behind it.
-		lanes, aside := l.sort([][]scannedLane{v.walked}, [][]scannedLane{v.front, v.due})
+		lanes, aside := v.sort(v.memory.visits, v.walked, v.front, v.due)
+		v.remember(lanes)
 		turns, suspects = append(turns, lanes), append(suspects, aside...)
 		more = more || (len(lanes) > 0 && !v.probe)
 	}
@@ -294,7 +324,8 @@ type visit struct {
 	*laneScan
 	scannedFlow
 	memory             *flowMemory
-	share              int
+	share              int // lanes to read of each kind
+	taken              int // lanes of the flow that a claim takes, as far as can be foreseen
 	front, walked, due []scannedLane
 }
 
@@ -311,37 +342,64 @@ func (v *visit) read(ctx context.Context) (err error) {
 	return err
 }
 
-// walkShare is how many lanes the walk meets in a visit: half of what a claim takes of the flow, which is half of what is read.
-func (v *visit) walkShare() int { return max(1, v.share/4) }
+// walkShare is how many lanes the walk meets in a visit: half of what a claim takes of the flow.
+func (v *visit) walkShare() int { return max(1, v.taken/2) }
 
 // oldest reads the oldest lanes of the flow's next slot, and of those behind it where there is room.
 func (v *visit) oldest(ctx context.Context, index scanIndex) ([]scannedLane, error) {
 	at, _ := slices.BinarySearch(v.shards, v.memory.slot[index])
-	found, err := v.scan(ctx, index, v.shards[at:], position{}, v.share)
+	found, err := v.free(ctx, index, v.shards[at:], v.share)
 	if err != nil || len(found) >= v.share {
 		return found, err
 	}
-	before, err := v.scan(ctx, index, v.shards[:at], position{}, v.share-len(found))
+	before, err := v.free(ctx, index, v.shards[:at], v.share-len(found))
 	return append(found, before...), err
 }
 
-// remember says where the next visit goes on: behind the last slot that this one has read from.
-func (v *visit) remember() {
-	for index, found := range map[scanIndex][]scannedLane{lanesWoken: v.front, lanesDue: v.due} {
-		if len(found) > 0 {
-			v.memory.slot[index] = found[len(found)-1].shard + 1
+// free reads lanes that nobody holds. Those that somebody holds do not count: there are at most as many as the running relays
+// have claimed, so that this ends.
+func (v *visit) free(ctx context.Context, index scanIndex, shards []int64, share int) ([]scannedLane, error) {
+	for limit := share; ; limit *= 2 {
+		rows, err := v.scan(ctx, index, shards, position{}, limit)
+		if err != nil {
+			return nil, err
+		}
+		free := slices.DeleteFunc(slices.Clone(rows), v.held)
+		if len(rows) < limit || len(free) >= share {
+			return free[:min(share, len(free))], nil
 		}
 	}
-	v.memory.walk = nextPosition(v.memory.walk, v.walked, v.walkShare())
+}
+
+// remember says where the next visit goes on: behind what a claim takes of this one's lanes.
+func (v *visit) remember(lanes []string) {
+	taken := map[string]bool{}
+	for _, id := range lanes[:min(v.taken, len(lanes))] {
+		taken[id] = true
+	}
+	for index, found := range map[scanIndex][]scannedLane{lanesWoken: v.front, lanesDue: v.due} {
+		if i := slices.IndexFunc(found, func(lane scannedLane) bool { return taken[lane.id] }); i >= 0 {
+			v.memory.slot[index] = found[i].shard + 1
+		}
+	}
+	walked := 0
+	for walked < len(v.walked) && (taken[v.walked[walked].id] || !slices.Contains(lanes, v.walked[walked].id)) {
+		walked++
+	}
+	v.memory.walk = nextPosition(v.memory.walk, v.walked[:walked], walked == len(v.walked) && walked < v.walkShare())
+	v.memory.visits++
 	v.memory.shallow = len(v.front) < v.share && len(v.due) < v.share
 }
 
-// nextPosition is where a walk goes on that has found lanes from a position on.
-func nextPosition(from position, found []scannedLane, limit int) position {
-	if len(found) < limit {
-		return position{} // round
+// nextPosition is where a walk goes on that has met lanes from a position on. end: there are no more.
+func nextPosition(from position, met []scannedLane, end bool) position {
+	switch {
+	case end:
+		return position{}
+	case len(met) == 0:
+		return from
 	}
-	last := found[len(found)-1]
+	last := met[len(met)-1]
 	next := position{shard: last.shard, at: last.at}
 	if next == from {
 		next.at = next.at.Add(1) // a page of one moment
@@ -349,50 +407,120 @@ func nextPosition(from position, found []scannedLane, limit int) position {
 	return next
 }
 
-// strays looks at a page of the lanes that are filed where no turn is: under an engine that cannot be called now, or under a
-// route that the request does not name. It returns those whose head may be called all the same, because a later message of
-// another route has filed the lane anew, and some of those that name what is unknown here.
-func (l *laneScan) strays(ctx context.Context, idle bool) ([]string, error) {
-	known := len(l.Routes) + 1
-	index := lanesWoken
-	switch turn := l.memory.scans; {
-	case len(l.flows) < known && turn%2 == 1, turn%8 == 7:
-		index = lanesDue
-	case len(l.flows) == known && !idle && turn%8 != 0:
-		return nil, nil // everything has a turn: what is left are routes that the configuration has lost
+// misfiled looks at a page of the lanes that are filed under an engine that may not be called. It returns those whose head may
+// be called all the same, because a later message of another route has filed the lane anew, and those whose lease has run out:
+// that their worker is lost has to be written down.
+func (l *laneScan) misfiled(ctx context.Context, idle bool) ([]string, error) {
+	if len(l.rested) == 0 {
+		return nil, nil
 	}
-	found, err := l.scan(ctx, index, nil, l.memory.strays[index], strayPage)
-	if err != nil {
-		return nil, err
+	indexes := []scanIndex{lanesWoken, lanesDue}
+	if !idle {
+		indexes = indexes[l.memory.scans%2:][:1]
 	}
-	l.memory.strays[index] = nextPosition(l.memory.strays[index], found, strayPage)
-	if index == lanesDue {
-		found = slices.DeleteFunc(found, func(lane scannedLane) bool { return lane.at.After(l.now) })
-	}
-	ids, suspects := l.sort([][]scannedLane{found})
-	ids = append(ids, suspects...)
-	heads, err := readQueues(ctx, l.store.single(scans), ids, func(string) int { return 1 })
-	if err != nil {
-		return nil, err
-	}
-	var strays []string
-	strangers := 0
-	for _, id := range ids {
-		if len(heads[id]) == 0 {
-			strays = append(strays, id) // it has to end
-			continue
+	var misfiled []string
+	for _, index := range indexes {
+		from, ok := l.memory.rested[index]
+		if !ok { // a process that lives for one scan must not look at the same page as the one before
+			from = position{shard: l.rested[int(l.now.UnixNano()/1000)%len(l.rested)]}
 		}
-		route, ok := l.Routes[heads[id][0].Route]
-		policy, known := l.Engines[route.Engine]
-		if ok && known {
-			if callable, _ := inbox.Callable(policy, l.States[route.Engine], l.now); callable {
-				strays = append(strays, id)
+		found, err := l.scan(ctx, index, l.rested, from, strayPage)
+		if err != nil {
+			return nil, err
+		}
+		l.memory.rested[index] = nextPosition(from, found, len(found) < strayPage)
+		var ids []string
+		for _, lane := range found {
+			switch {
+			case l.held(lane):
+			case !lane.leaseUntil.IsZero():
+				misfiled = append(misfiled, lane.id)
+			default:
+				ids = append(ids, lane.id)
 			}
-		} else if strangers++; strangers <= strangersPerScan {
-			strays = append(strays, id)
+		}
+		heads, err := l.heads(ctx, ids)
+		if err != nil {
+			return nil, err
+		}
+		for _, id := range ids {
+			if head := heads[id]; head == nil || l.mayCall(head) {
+				misfiled = append(misfiled, id)
+			}
 		}
 	}
-	return strays, nil
+	return misfiled, nil
+}
+
+// strangers looks at lanes that are filed under a route that the request does not name: the configuration has lost the route, or
+// does not have it yet. The head may be of another route; otherwise a claim can do no more than write down why the lane waits,
+// which a few at a time are enough for. It is a rare case: so it is looked at now and then, and where there is nothing else to
+// do, until the end. more says that the end is not reached.
+func (l *laneScan) strangers(ctx context.Context, idle bool) (strangers []string, more bool, err error) {
+	if !idle && l.memory.scans%8 != 0 {
+		return nil, false, nil
+	}
+	unknown := 0
+	for _, index := range []scanIndex{lanesWoken, lanesDue} {
+		for page := 0; ; page++ {
+			from := l.memory.strays[index]
+			found, err := l.scan(ctx, index, nil, from, strayPage)
+			if err != nil {
+				return nil, false, err
+			}
+			l.memory.strays[index] = nextPosition(from, found, len(found) < strayPage)
+			var ids []string
+			for _, lane := range found {
+				if !l.held(lane) && (index != lanesDue || !lane.at.After(l.now)) {
+					ids = append(ids, lane.id)
+				}
+			}
+			heads, err := l.heads(ctx, ids)
+			if err != nil {
+				return nil, false, err
+			}
+			for _, id := range ids {
+				head := heads[id]
+				if head == nil || l.mayCall(head) {
+					strangers = append(strangers, id)
+				} else if _, ok := l.Routes[head.Route]; !ok {
+					if unknown++; unknown <= strangersPerScan {
+						strangers = append(strangers, id)
+					}
+				}
+			}
+			if len(found) < strayPage {
+				break
+			}
+			if !idle || page+1 == strayPages {
+				more = more || idle
+				break
+			}
+		}
+	}
+	return strangers, more, nil
+}
+
+// heads are the first messages of lanes' queues.
+func (l *laneScan) heads(ctx context.Context, lanes []string) (map[string]*inbox.Message, error) {
+	queues, err := readQueues(ctx, l.store.single(scans), lanes, func(string) int { return 1 })
+	if err != nil {
+		return nil, err
+	}
+	heads := map[string]*inbox.Message{}
+	for id, queue := range queues {
+		if len(queue) > 0 {
+			heads[id] = queue[0]
+		}
+	}
+	return heads, nil
+}
+
+func (l *laneScan) mayCall(head *inbox.Message) bool {
+	route, ok := l.Routes[head.Route]
+	policy, known := l.Engines[route.Engine]
+	callable, _ := inbox.Callable(policy, l.States[route.Engine], l.clock.Read)
+	return ok && known && callable
 }
 
 // scan reads lanes of shards, ascending, from a position on; of all shards that have no turn where shards is nil. What it finds
@@ -467,7 +595,7 @@ func (l *laneScan) shard(index scanIndex, shard int64, from time.Time) spanner.K
 	return keys
 }
 
-// gaps are the ranges of shards between those that have a turn, from a position on.
+// gaps are the ranges of shards between those of the request's routes, from a position on.
 func (l *laneScan) gaps(from position) []spanner.KeySet {
 	var gaps []spanner.KeySet
 	add := func(first, last int64) {
@@ -481,9 +609,9 @@ func (l *laneScan) gaps(from position) []spanner.KeySet {
 		gaps = append(gaps, keys)
 	}
 	next := int64(0)
-	for _, flow := range l.flows {
-		add(next, flow.flow.First()-1)
-		next = flow.flow.Last() + 1
+	for _, flow := range l.all {
+		add(next, flow.First()-1)
+		next = flow.Last() + 1
 	}
 	add(next, math.MaxInt64)
 	return gaps
@@ -506,32 +634,33 @@ func readScanned(ctx context.Context, txn reader, index scanIndex, keys spanner.
 	return lanes, err
 }
 
-// sort leaves out lanes that somebody holds, and sets the suspects aside. One group of lists comes before the next, and the
-// lists of a group take turns.
-func (l *laneScan) sort(groups ...[][]scannedLane) (lanes, suspects []string) {
+// held reports whether somebody has the lane at work.
+func (l *laneScan) held(lane scannedLane) bool {
+	return lane.leaseUntil.After(l.now) || (l.Held != nil && l.Held(lane.id))
+}
+
+// sort leaves out lanes that somebody holds, and sets the suspects aside. The lists take turns, beginning with the one of the
+// given number.
+func (l *laneScan) sort(first int, lists ...[]scannedLane) (lanes, suspects []string) {
 	seen := map[string]bool{}
-	for _, lists := range groups {
-		var turns [][]string
-		for _, list := range lists {
-			var fresh, lapsed []string
-			for _, lane := range list {
-				switch {
-				case seen[lane.id], lane.leaseUntil.After(l.now), l.Held != nil && l.Held(lane.id):
-					continue
-				case inbox.SuspectShard(lane.shard):
-					suspects = append(suspects, lane.id)
-				case !lane.leaseUntil.IsZero():
-					lapsed = append(lapsed, lane.id) // its worker is lost: at most as many as a relay has claimed
-				default:
-					fresh = append(fresh, lane.id)
-				}
-				seen[lane.id] = true
+	turns := make([][]string, len(lists), len(lists)+1)
+	var lapsed []string
+	for i, list := range lists {
+		for _, lane := range list {
+			switch {
+			case seen[lane.id], l.held(lane):
+				continue
+			case inbox.SuspectShard(lane.shard):
+				suspects = append(suspects, lane.id)
+			case !lane.leaseUntil.IsZero():
+				lapsed = append(lapsed, lane.id) // its worker is lost: at most as many as a relay has claimed
+			default:
+				turns[i] = append(turns[i], lane.id)
 			}
-			turns = append(turns, fresh, lapsed)
+			seen[lane.id] = true
 		}
-		lanes = append(lanes, inTurns(turns, 0)...)
 	}
-	return lanes, suspects
+	return inTurns(append(turns, lapsed), first), suspects
 }
 
 // inTurns takes one of each list after another, beginning with the list of the given number.

@@ -19,7 +19,7 @@ func scanRequest(limit int) inbox.ScanRequest {
 	engine := inbox.EnginePolicy{Timeout: time.Second, Capacity: 100, Breaker: breaker}
 	return inbox.ScanRequest{
 		Consumer: consumer, Limit: limit, Lease: lease,
-		Routes:  map[string]inbox.RoutePolicy{"r": {Engine: "e", Tenants: true}, "small": {Engine: "e"}, "other": {Engine: "f"}},
+		Routes:  map[string]inbox.RoutePolicy{"r": {Engine: "e"}, "small": {Engine: "e"}, "other": {Engine: "f"}},
 		Engines: map[string]inbox.EnginePolicy{"e": engine, "f": engine},
 	}
 }
