@@ -41,8 +41,8 @@ resource "google_secret_manager_secret_version" "config" {
       error_message = "The configuration names the secrets [${join(", ", local.secret_names)}], engine_secrets has [${join(", ", keys(var.engine_secrets))}]: each must have the other's."
     }
     precondition {
-      condition     = local.seconds["lease"] >= max(2 * local.longest_timeout + 2, floor(8 * local.longest_timeout / 3) + 1)
-      error_message = "relay.lease (${local.durations["lease"]}) must be at least ${max(2 * local.longest_timeout + 2, floor(8 * local.longest_timeout / 3) + 1)} s: a claim may take a quarter of it, and no call starts unless its lease has twice the longest engine timeout (${local.longest_timeout} s) left."
+      condition     = local.seconds["lease"] >= max(2 * local.longest_timeout + 2, ceil(8 * local.longest_timeout / 3))
+      error_message = "relay.lease (${local.durations["lease"]}) must be at least ${max(2 * local.longest_timeout + 2, ceil(8 * local.longest_timeout / 3))} s: a claim may take a quarter of it, and no call starts unless its lease has twice the longest engine timeout (${local.longest_timeout} s) left."
     }
     precondition {
       condition     = local.seconds["processed"] >= local.seconds["back_subscription"] + local.seconds["back_dead_letter"] + local.seconds["back_replay"]

@@ -389,8 +389,9 @@ const leaseMargin = 2 * time.Second
 
 // shortestLease is the lease that leaves time for twice the timeout of a call, however long its claim was allowed to take.
 func shortestLease(timeout time.Duration) time.Duration {
-	withQuarter := (8*timeout + 2) / 3 // lease - lease/4 >= 2 * timeout, rounded up
-	return max(2*timeout+leaseMargin, withQuarter.Truncate(time.Second)+time.Second)
+	// lease - lease/4 >= 2 * timeout, in whole seconds.
+	withQuarter := (8*timeout + 3*time.Second - 1) / (3 * time.Second) * time.Second
+	return max(2*timeout+leaseMargin, withQuarter)
 }
 
 func (r *reader) checkRelay(cfg *Config) {

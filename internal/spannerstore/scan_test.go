@@ -328,3 +328,107 @@ func TestAnEarlierTimeThatAPersonHasWrittenIsFoundByAFullScan(t *testing.T) {
 		t.Error("it is not found")
 	}
 }
+
+// takenBy says by which scan a claim would take a lane, beside a backlog that refill keeps up; 0: by none of them.
+func (w *world) takenBy(id string, req inbox.ScanRequest, scans int, refill func(taken []string)) int {
+	w.t.Helper()
+	for scan := range scans {
+		found := w.find(req)
+		taken := found.Lanes[:min(req.Limit/2, len(found.Lanes))]
+		if slices.Contains(taken, id) {
+			return scan + 1
+		}
+		refill(taken)
+	}
+	return 0
+}
+
+func TestWhatIsDueIsTakenBesideBacklogsThatAreWoken(t *testing.T) {
+	for _, tt := range []struct{ routes, each, batch, want int }{{1, 40, 1, 40}, {1, 60, 4, 16}, {12, 20, 8, 8}} {
+		t.Run(fmt.Sprintf("%d routes of %d lanes, batch %d", tt.routes, tt.each, tt.batch), func(t *testing.T) {
+			w := newWorld(t)
+			req := scanRequest(2 * tt.batch)
+			for i := range tt.routes {
+				req.Routes[fmt.Sprint("r", i)] = inbox.RoutePolicy{Engine: "e"}
+			}
+			w.lanes(tt.routes*tt.each, func(i int, lane map[string]any) {
+				lane["Shard"] = inbox.LaneShard(fmt.Sprint("r", i%tt.routes), "", lane["LaneId"].(string))
+			})
+			retry := laneOf("RETRY")
+			w.apply([]*spanner.Mutation{spanner.InsertMap("Lanes", map[string]any{"LaneId": retry, "Consumer": consumer,
+				"Shard": inbox.LaneShard("r0", "", retry), "DueAt": time.Now().Add(-time.Second)})})
+			by := w.takenBy(retry, req, tt.want, func(taken []string) {
+				var again []*spanner.Mutation
+				for _, id := range taken {
+					again = append(again, spanner.UpdateMap("Lanes", map[string]any{"LaneId": id, "WokenAt": spanner.CommitTimestamp}))
+				}
+				w.apply(again)
+			})
+			if by == 0 {
+				t.Errorf("the lane whose retry is due is not taken by %d scans", tt.want)
+			}
+		})
+	}
+}
+
+// More than a claim takes, and less than a scan reads: the lane that is woken before each scan is always the last.
+func TestALaneThatKeepsReceivingIsMetBesideAboutABatch(t *testing.T) {
+	w := newWorld(t)
+	w.lanes(16, nil)
+	hot := laneOf("HOT")
+	w.insert("HOT", 0)
+	n := 0
+	by := w.takenBy(hot, scanRequest(20), 12, func(taken []string) {
+		var again []*spanner.Mutation
+		for _, id := range taken {
+			again = append(again, spanner.UpdateMap("Lanes", map[string]any{"LaneId": id, "WokenAt": spanner.CommitTimestamp}))
+		}
+		w.apply(again)
+		n++
+		w.insert("HOT", n)
+	})
+	if by == 0 {
+		t.Error("it is not taken by 12 scans of 16 lanes")
+	}
+}
+
+// A route may have had a tenant, or have one in another revision's configuration.
+func TestALaneInATenantsSlotIsFoundWhateverTheRouteSays(t *testing.T) {
+	w := newWorld(t)
+	w.insert("WO", 1, func(m *inbox.Message) { m.Route, m.TenantID = "small", "acme" })
+	if found := w.find(scanRequest(20)); !slices.Contains(found.Lanes, laneOf("WO")) {
+		t.Error("it is not found")
+	}
+}
+
+func TestTheEndOfAScanIsSaidOnlyWhenStrangersHaveBeenLookedThrough(t *testing.T) {
+	w := newWorld(t)
+	w.lanes(300, func(_ int, lane map[string]any) { // leased, of a route that is gone
+		lane["Shard"], lane["LeaseUntil"] = inbox.LaneShard("gone", "", lane["LaneId"].(string)), time.Now().Add(time.Hour)
+	})
+	w.insert("KNOWN", 1)
+	w.sql("UPDATE Lanes SET Shard = @shard WHERE LaneId = @lane", map[string]any{"lane": laneOf("KNOWN"), "shard": inbox.FlowOf("gone").Last() - 1})
+	for range 5 {
+		found := w.find(scanRequest(20))
+		if slices.Contains(found.Lanes, laneOf("KNOWN")) {
+			return
+		}
+		if !found.More {
+			break
+		}
+	}
+	t.Error("a lane whose head may be called is not found, and nothing says that there is more")
+}
+
+// That a worker is lost is written down also while its engine is paused: its lease would stay an alert.
+func TestALapsedLeaseIsFoundWhileItsEngineIsPaused(t *testing.T) {
+	w := newWorld(t)
+	w.apply([]*spanner.Mutation{spanner.InsertMap("Engines", map[string]any{"Consumer": consumer, "Engine": "e", "PausedAt": time.Now()})})
+	w.insert("WO", 1)
+	w.sql("UPDATE Lanes SET WokenAt = NULL, DueAt = @at, LeaseUntil = @at, LeaseOwner = 'dead' WHERE true", map[string]any{"at": time.Now().Add(-time.Minute)})
+	req := scanRequest(20)
+	req.States = map[string]inbox.EngineState{"e": {Name: "e", PausedAt: time.Now()}}
+	if found := w.find(req); !slices.Contains(found.Lanes, laneOf("WO")) {
+		t.Error("it is not found")
+	}
+}
