@@ -2,6 +2,7 @@ package e2e_test
 
 import (
 	"fmt"
+	"net/http"
 	"slices"
 	"sync"
 	"syscall"
@@ -215,7 +216,12 @@ func TestAProcessThatSleptThroughItsLeaseChangesNothing(t *testing.T) {
 	before := w.dump("Messages ORDER BY InboxId")
 	lane := w.dump("Lanes")
 	sleeper.signal(syscall.SIGCONT)
-	s := sleeper.finished(asleep)
+	// A read that it slept through has run out of time: then it says that the run has failed.
+	woken := within(t, "the sleeper's run is answered", asleep)
+	if woken.err != nil || (woken.status != http.StatusOK && woken.status != http.StatusServiceUnavailable) {
+		t.Fatalf("the sleeper's run: status %d, %v", woken.status, woken.err)
+	}
+	s := woken.summary
 	s.DurationMs = 0
 	if diff := cmp.Diff(relayer.Summary{Claimed: 3}, s); diff != "" {
 		t.Errorf("summary of the sleeper (-want +got):\n%s", diff)

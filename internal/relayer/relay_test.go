@@ -1,12 +1,16 @@
 package relayer_test
 
 import (
+	"context"
 	"fmt"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/pubsub-inbox/pubsub-inbox/internal/engine"
+	"github.com/pubsub-inbox/pubsub-inbox/internal/inbox"
 	"github.com/pubsub-inbox/pubsub-inbox/internal/relayer"
 )
 
@@ -98,5 +102,48 @@ func TestEachVerdictLeadsToItsState(t *testing.T) {
 				t.Errorf("attempts %d, want %d", got, tt.attempt)
 			}
 		})
+	}
+}
+
+// slowScans answers a scan when what waits for a time is due.
+type slowScans struct {
+	relayer.Store
+	w *world
+}
+
+func (s slowScans) Scan(ctx context.Context, req inbox.ScanRequest) (inbox.Scanned, error) {
+	for s.w.count("SELECT COUNT(*) FROM Lanes WHERE LeaseUntil IS NULL AND DueAt > TIMESTAMP_SUB(CURRENT_TIMESTAMP(), INTERVAL 20 MILLISECOND)", nil) > 0 {
+		if err := ctx.Err(); err != nil {
+			return inbox.Scanned{}, err
+		}
+	}
+	return s.Store.Scan(ctx, req)
+}
+
+// The pause before the next try may be shorter than a scan takes: the run ends all the same.
+func TestARunOnceEndsThoughWhatItTriedIsDueAgain(t *testing.T) {
+	w := newWorld(t)
+	w.cfg.Routes["r"] = relayer.RoutePolicy{Engine: "e", Patience: time.Hour, RetryMin: time.Nanosecond, RetryMax: time.Nanosecond}
+	w.cfg.BreakerFailures = 1000
+	for key := range 5 {
+		for n := range 2 {
+			w.insert(fmt.Sprint("K", key), n)
+		}
+	}
+	stop, calls := make(chan struct{}), atomic.Int64{}
+	r := w.relayWith(slowScans{w.store, w}, time.Now, w.engine(func(ctx, engine.Delivery) engine.Result {
+		if calls.Add(1) == 50 {
+			close(stop)
+		}
+		return engine.Result{Verdict: engine.NotWaiting, Code: "HTTP 404"}
+	}))
+	for run := int64(1); run <= 2; run++ {
+		s, err := r.Run(t.Context(), true, stop, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if s.Retrying != 5 || calls.Load() != 5*run {
+			t.Errorf("run %d: %d messages are to be tried again, %d calls in all, want 5 and %d", run, s.Retrying, calls.Load(), 5*run)
+		}
 	}
 }

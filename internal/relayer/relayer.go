@@ -152,8 +152,8 @@ type Summary struct {
 	DurationMs int64 `json:"durationMs"`
 }
 
-// Run polls until its budget ends, or with once until nothing is due. It stops claiming when ctx or stop ends; calls under
-// way get until cut ends (nil: as long as they take), what was claimed and not called is given back. The error says that
+// Run polls until its budget ends, or with once until nothing is due that it has not tried. It stops claiming when ctx or stop
+// ends; calls under way get until cut ends (nil: as long as they take), what was claimed and not called is given back. The error says that
 // the store failed: whatever was counted was done.
 func (r *Relayer) Run(ctx context.Context, once bool, stop, cut <-chan struct{}) (Summary, error) {
 	run := newRun(r, once)

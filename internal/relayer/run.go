@@ -32,6 +32,7 @@ type run struct {
 	over      chan struct{} // closed when nobody reads results any more
 	results   chan laneResult
 	lanes     map[string]*activeLane // claimed by this run, by lane id
+	tried     map[string]bool        // with once: lanes whose message is to be tried again, which the next run does
 	unsettled int                    // results that wait to be settled
 	oldest    time.Time              // since when
 	nextScan  time.Time
@@ -66,7 +67,7 @@ type laneResult struct {
 
 func newRun(r *Relayer, once bool) *run {
 	return &run{Relayer: r, once: once, owner: r.NewID(), rng: r.Rand(), started: r.Now(), stopping: make(chan struct{}), over: make(chan struct{}),
-		results: make(chan laneResult, r.Batch+1), lanes: map[string]*activeLane{}}
+		results: make(chan laneResult, r.Batch+1), lanes: map[string]*activeLane{}, tried: map[string]bool{}}
 }
 
 // loop alternates between claiming and settling. Results are settled before the next claim, when a lane's last result has
@@ -252,7 +253,7 @@ func (r *run) claim(ctx, calls context.Context) {
 	routes, engines := r.policies()
 	reading, done := r.reading(ctx)
 	found, err := r.Store.Scan(reading, inbox.ScanRequest{Consumer: r.Consumer, Limit: 2 * r.Batch, Routes: routes, Engines: engines,
-		States: r.gate.states, Held: r.holds, Lease: r.Lease, All: !r.scanned})
+		States: r.gate.states, Held: r.leavesOut, Lease: r.Lease, All: !r.scanned})
 	done()
 	r.nextScan = r.Now().Add(r.Poll) // however long it took
 	if err != nil {
@@ -310,9 +311,10 @@ func (r *run) claim(ctx, calls context.Context) {
 	r.dispatch(calls, plan, before)
 }
 
-// holds reports whether the run has the lane at work. A lane whose lease has lapsed meanwhile is another relay's to claim: this
-// run would take the results of its own late worker for those of the new lease.
-func (r *run) holds(laneID string) bool { return r.lanes[laneID] != nil }
+// leavesOut reports whether the run has the lane at work, or has tried it and is to end when it has tried all. A lane whose
+// lease has lapsed meanwhile is another relay's to claim: this run would take the results of its own late worker for those of
+// the new lease.
+func (r *run) leavesOut(laneID string) bool { return r.lanes[laneID] != nil || r.tried[laneID] }
 
 // news reports whether a claim has found an engine that cannot be called and that the scan took for one that can.
 func news(scanned, claimed map[string]inbox.EngineState) bool {
@@ -484,6 +486,9 @@ func (r *run) count(ctx context.Context, plan inbox.SettlePlan) {
 		case res.Attempt == nil:
 			r.summary.Released++
 		default:
+			if r.once { // a pause shorter than a scan would keep the run from its end
+				r.tried[m.LaneID] = true
+			}
 			r.summary.Retrying++
 			r.logMessage(ctx, slog.LevelInfo, "message to be tried again", m, "attempts", m.Attempts, "verdict", res.Verdict,
 				"code", m.LastErrorCode, "nextAttemptAt", m.NextAttemptAt)

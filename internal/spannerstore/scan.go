@@ -429,6 +429,17 @@ func (l *laneScan) misfiled(ctx context.Context, idle bool) ([]string, error) {
 			return nil, err
 		}
 		l.memory.rested[index] = nextPosition(from, found, len(found) < strayPage)
+		if !ok && len(found) < strayPage { // a few lanes are all met, wherever the look began
+			before, err := l.scan(ctx, index, l.rested, position{}, strayPage-len(found))
+			if err != nil {
+				return nil, err
+			}
+			for _, lane := range before {
+				if lane.shard < from.shard {
+					found = append(found, lane)
+				}
+			}
+		}
 		var ids []string
 		for _, lane := range found {
 			switch {
