@@ -168,6 +168,9 @@ CREATE TABLE Relays (
   SweepInboxId STRING(32),
   ReporterOwner STRING(64),
   ReporterUntil TIMESTAMP,
+  RetentionSeconds INT64,
+  ShorterRetentionSeconds INT64,
+  ShorterRetentionUntil TIMESTAMP,
 ) PRIMARY KEY(Consumer);
 
 CREATE TABLE Audit (

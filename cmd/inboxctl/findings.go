@@ -300,7 +300,7 @@ func (r *reconciler) summary() error {
 		text += fmt.Sprintf("; %d objects were created before %s", s.Before, moment(r.flags.since))
 	}
 	if s.Forgotten > 0 {
-		text += fmt.Sprintf("; %d objects are older than what is remembered (retention.processed): they may have been announced", s.Forgotten)
+		text += fmt.Sprintf("; %d objects are older than what is remembered: their messages may have been handled and deleted", s.Forgotten)
 	}
 	if s.Unmatched > 0 {
 		text += fmt.Sprintf("; %d objects are none of the route", s.Unmatched)

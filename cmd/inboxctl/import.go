@@ -78,6 +78,11 @@ func (i *importer) slice(ctx context.Context, limit int) (last string, err error
 	if err != nil {
 		return "", err
 	}
+	memory, err := i.store.Memory(ctx, i.cfg.Consumer)
+	if err != nil {
+		return "", err
+	}
+	remembered := memory.Since(i.now(), i.cfg.Retention.Processed).Add(importMargin)
 	var old []inbox.Object
 	created := map[inbox.Object]time.Time{}
 	for _, o := range found {
@@ -85,7 +90,7 @@ func (i *importer) slice(ctx context.Context, limit int) (last string, err error
 		case o.Created.Before(i.flags.since):
 			i.counts.before++
 		case i.young(o):
-		case !o.Created.After(i.now().Add(-i.cfg.Retention.Processed).Add(importMargin)):
+		case !o.Created.After(remembered):
 			i.counts.forgotten++ // the message that announced it may have been deleted since
 		default:
 			old = append(old, inbox.Object{Bucket: o.Bucket, Name: o.Name, Generation: o.Generation})
@@ -114,7 +119,8 @@ func (i *importer) slice(ctx context.Context, limit int) (last string, err error
 	return last, nil
 }
 
-// importMargin is how much sooner than retention.processed an object is too old: clocks differ, and messages finish late.
+// importMargin is how much sooner an object is too old than the inbox's memory ends: clocks differ, messages finish late, and
+// relays of two revisions may keep to two retentions for a while.
 const importMargin = 24 * time.Hour
 
 // errAnotherRoute: the route does not take the object.

@@ -428,3 +428,21 @@ func TestImportLeavesAloneWhatIsOlderThanItsMemory(t *testing.T) {
 		}
 	}
 }
+
+// Rows are deleted by the retention of the day on which their message finished, and not by today's.
+func TestImportCannotRepeatWhatAShorterRetentionHasForgotten(t *testing.T) {
+	w := newWorldWithBucket(t)
+	r := newReports(w, reportRoute) // retention.processed is 75 days
+	r.bucket.Write("in/old", []byte("x"), nil)
+	for _, days := range []int{35, 75} {
+		if _, err := w.store.Sweep(t.Context(), consumer, 1, time.Duration(days)*24*time.Hour); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for days, forgotten := range map[int]float64{33: 0, 36: 1, 60: 1} {
+		w.now = func() time.Time { return time.Now().Add(time.Duration(days) * 24 * time.Hour) }
+		if sum := summary(t, r.imports()); sum["forgotten"] != forgotten || sum["findings"] != 1-forgotten {
+			t.Errorf("an object of %d days: %v", days, sum)
+		}
+	}
+}

@@ -68,9 +68,9 @@ generation or without naming one. Objects that the route does not match are coun
 another generation has, because the dedupe does not read the generation, is a finding that nothing here mends (exit code 1).
 
 --created-after says from when on objects are looked at: the beginning of the outage, say. Older ones are counted, and left
-alone. It is required, because the database does not know how far back it remembers: an object whose message was handled
-before that would be handled a second time. Messages that finished while retention.processed was shorter than it is now have
-been forgotten by the shorter one. What is older than retention.processed is left alone in any case.
+alone. It is required: an import is a repair of something, and the more is looked at, the more can be wrong. Objects of which
+the message may have been handled and deleted since are left alone in any case, and counted as forgotten: those older than
+retention.processed, and those older than a shorter retention that was in force before. The relays write down each change.
 
 --limit bounds how many objects and rows are looked at; what is printed after --after goes on from there.`,
 		Example: `  inboxctl reconcile
@@ -155,9 +155,7 @@ func (a *app) checkReconcile(cmd *cobra.Command, f *reconcileFlags) error {
 // createdAfter reads --created-after.
 func createdAfter(text string) (time.Time, error) {
 	if text == "" {
-		return time.Time{}, usage("--import needs --created-after: from when on objects are looked at. One whose message was handled and is " +
-			"forgotten since would be handled a second time: do not go back to where retention.processed, or a shorter one that was in force " +
-			"since then, does not reach")
+		return time.Time{}, usage("--import needs --created-after: from when on objects are looked at, such as the beginning of the outage")
 	}
 	for _, layout := range []string{time.RFC3339Nano, time.DateOnly} {
 		if at, err := time.Parse(layout, text); err == nil {
