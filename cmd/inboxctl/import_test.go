@@ -435,7 +435,7 @@ func TestImportCannotRepeatWhatAShorterRetentionHasForgotten(t *testing.T) {
 	r := newReports(w, reportRoute) // retention.processed is 75 days
 	r.bucket.Write("in/old", []byte("x"), nil)
 	for _, days := range []int{35, 75} {
-		if _, err := w.store.Sweep(t.Context(), consumer, 1, time.Duration(days)*24*time.Hour); err != nil {
+		if err := w.store.Remember(t.Context(), consumer, time.Duration(days)*24*time.Hour); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -497,7 +497,7 @@ func TestWhatVanishedIsLookedForOnceMore(t *testing.T) {
 // unreachable is a store whose reads hang, as they do when the database is out of reach.
 type unreachable struct{ relayer.Store }
 
-func (unreachable) Sweep(ctx context.Context, _ string, _ int, _ time.Duration) (int, error) {
+func (unreachable) Sweep(ctx context.Context, _ string, _ int) (int, error) {
 	<-ctx.Done()
 	return 0, ctx.Err()
 }

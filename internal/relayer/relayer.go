@@ -24,7 +24,9 @@ import (
 
 // Store is what the relayer needs of the ledger.
 type Store interface {
-	Sweep(ctx context.Context, consumer string, limit int, retention time.Duration) (woken int, err error)
+	Sweep(ctx context.Context, consumer string, limit int) (woken int, err error)
+	// Remember writes down by which retention the caller keeps what finishes.
+	Remember(ctx context.Context, consumer string, retention time.Duration) error
 	Scan(ctx context.Context, req inbox.ScanRequest) (inbox.Scanned, error)
 	Claim(ctx context.Context, req inbox.ClaimRequest, clock inbox.Clock, rng *rand.Rand) (inbox.ClaimPlan, error)
 	Load(ctx context.Context, ids []string) (map[string]inbox.Content, error)

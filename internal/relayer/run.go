@@ -377,7 +377,10 @@ func (r *run) dispatch(calls context.Context, plan inbox.ClaimPlan, before time.
 func (r *run) sweep(ctx context.Context) {
 	reading, done := r.reading(ctx)
 	defer done()
-	if _, err := r.Store.Sweep(reading, r.Consumer, r.SweepSlice, r.Retention); err != nil {
+	if err := r.Store.Remember(reading, r.Consumer, r.Retention); err != nil {
+		r.storeFailed(ctx, "write down the retention", err)
+	}
+	if _, err := r.Store.Sweep(reading, r.Consumer, r.SweepSlice); err != nil {
 		r.storeFailed(ctx, "sweep", err)
 	}
 }

@@ -243,7 +243,7 @@ type slowClaims struct {
 	scanned, settled []time.Time
 }
 
-func (s *slowClaims) Sweep(context.Context, string, int, time.Duration) (int, error) { return 0, nil }
+func (s *slowClaims) Sweep(context.Context, string, int) (int, error) { return 0, nil }
 
 func (s *slowClaims) Scan(context.Context, inbox.ScanRequest) (inbox.Scanned, error) {
 	s.scanned = append(s.scanned, time.Now())

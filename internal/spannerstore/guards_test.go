@@ -11,7 +11,6 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"github.com/pubsub-inbox/pubsub-inbox/internal/emulators/rpctap"
-	"github.com/pubsub-inbox/pubsub-inbox/internal/inbox"
 )
 
 func TestASettlementWhoseAnswerIsLostIsNotTakenForLate(t *testing.T) {
@@ -152,7 +151,7 @@ func (w *world) forget(lanes []string) {
 
 func (w *world) sweep(limit, want int) {
 	w.t.Helper()
-	if got, err := w.store.Sweep(w.t.Context(), consumer, limit, time.Hour); err != nil || got != want {
+	if got, err := w.store.Sweep(w.t.Context(), consumer, limit); err != nil || got != want {
 		w.t.Errorf("a sweep wakes %d lanes, want %d: %v", got, want, err)
 	}
 }
@@ -181,34 +180,4 @@ func TestASweepThatReachesTheEndGoesOnAtTheBeginning(t *testing.T) {
 	w.sweep(10, 5)
 	w.forget(lanes)
 	w.sweep(10, 5)
-}
-
-func TestASweepWritesDownHowLongTheInboxRemembers(t *testing.T) {
-	w := newWorld(t)
-	const day = 24 * time.Hour
-	sweep := func(retention time.Duration) (inbox.Memory, int) {
-		t.Helper()
-		w.tap.Reset()
-		if _, err := w.store.Sweep(t.Context(), consumer, 10, retention); err != nil {
-			t.Fatal(err)
-		}
-		commits := w.tap.Count("Commit")
-		memory, err := w.store.Memory(t.Context(), consumer)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return memory, commits
-	}
-	if memory, err := w.store.Memory(t.Context(), consumer); err != nil || memory != (inbox.Memory{}) {
-		t.Errorf("before the first sweep: %+v, %v", memory, err)
-	}
-	for i, want := range []struct {
-		retention, shorter time.Duration
-		commits            int
-	}{{35*day + time.Millisecond, 0, 1}, {35*day + time.Millisecond, 0, 0}, {75 * day, 35 * day, 1}, {75 * day, 35 * day, 0}, {20 * day, 35 * day, 1}} {
-		memory, commits := sweep(want.retention)
-		if memory.Retention != want.retention.Truncate(time.Second) || memory.Shorter != want.shorter || memory.ShorterUntil.IsZero() != (want.shorter == 0) || commits != want.commits {
-			t.Errorf("sweep %d: %+v in %d commits, want %+v", i, memory, commits, want)
-		}
-	}
 }

@@ -87,7 +87,7 @@ func TestEachRequestHasATagAndWhoMayWaitALowerPriority(t *testing.T) {
 	check("twin", high, err)
 	check("ready", high, w.store.Ready(ctx, consumer))
 	w.sql("UPDATE Lanes SET WokenAt = NULL WHERE true", nil) // forgotten, so that the sweep goes all the way
-	_, err = w.store.Sweep(ctx, consumer, 10, time.Hour)
+	_, err = w.store.Sweep(ctx, consumer, 10)
 	check("sweep", low, err)
 	lanes, clock := w.scan(w.store)
 	check("scan", high, nil)

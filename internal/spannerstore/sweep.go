@@ -14,10 +14,8 @@ import (
 // Sweep looks at the next slice of at most limit open rows and wakes each lane that has forgotten one: a lane that is
 // missing, or whose time is later than its head allows, unless it is leased, held or blocked. It uses single-use reads
 // and one single-use commit, which also moves the cursor: a wake-up is always safe. It reports how many lanes it woke.
-//
-// Sweep also writes down the retention by which the caller keeps what finishes, where that is not the retention that is stored.
-func (s *Store) Sweep(ctx context.Context, consumer string, limit int, retention time.Duration) (int, error) {
-	cursor, known, err := s.readRelay(ctx, consumer)
+func (s *Store) Sweep(ctx context.Context, consumer string, limit int) (int, error) {
+	cursor, err := s.sweepCursor(ctx, consumer)
 	if err != nil {
 		return 0, err
 	}
@@ -44,17 +42,12 @@ func (s *Store) Sweep(ctx context.Context, consumer string, limit int, retention
 	if err != nil {
 		return 0, err
 	}
-	memory := known.With(retention.Truncate(time.Second), now)
-	if len(forgotten) == 0 && next == cursor && memory == known {
+	if len(forgotten) == 0 && next == cursor {
 		return 0, nil
 	}
 	mutations := []*spanner.Mutation{spanner.InsertOrUpdate("Relays",
 		[]string{"Consumer", "SweepShard", "SweepReceivedAt", "SweepInboxId"},
 		[]any{consumer, spanner.NullInt64{Int64: next.shard, Valid: !next.start()}, nullTime(next.receivedAt), nullString(next.inboxID)})}
-	if memory != known {
-		mutations = append(mutations, spanner.Update("Relays", []string{"Consumer", "RetentionSeconds", "ShorterRetentionSeconds", "ShorterRetentionUntil"},
-			[]any{consumer, seconds(memory.Retention), nullInt(seconds(memory.Shorter)), nullTime(memory.ShorterUntil)}))
-	}
 	for _, m := range forgotten {
 		mutations = append(mutations, wakeLane(m))
 	}
@@ -80,33 +73,21 @@ type sweptRow struct {
 	message *inbox.Message
 }
 
-// readRelay reads where the sweep of a consumer stands, and how far back its inbox remembers.
-func (s *Store) readRelay(ctx context.Context, consumer string) (sweepPosition, inbox.Memory, error) {
-	row, err := s.client.Single().ReadRowWithOptions(ctx, "Relays", spanner.Key{consumer},
-		[]string{"SweepShard", "SweepReceivedAt", "SweepInboxId", "RetentionSeconds", "ShorterRetentionSeconds", "ShorterRetentionUntil"}, sweeps.options(nil))
+func (s *Store) sweepCursor(ctx context.Context, consumer string) (sweepPosition, error) {
+	row, err := s.client.Single().ReadRowWithOptions(ctx, "Relays", spanner.Key{consumer}, []string{"SweepShard", "SweepReceivedAt", "SweepInboxId"}, sweeps.options(nil))
 	if spanner.ErrCode(err) == codes.NotFound {
-		return sweepPosition{}, inbox.Memory{}, nil
-	}
-	var shard, retention, shorter spanner.NullInt64
-	var at, until spanner.NullTime
-	var id spanner.NullString
-	if err == nil {
-		err = row.Columns(&shard, &at, &id, &retention, &shorter, &until)
+		return sweepPosition{}, nil
 	}
 	if err != nil {
-		return sweepPosition{}, inbox.Memory{}, fmt.Errorf("read the consumer's row of Relays: %w", err)
+		return sweepPosition{}, fmt.Errorf("read the sweep's cursor: %w", err)
 	}
-	memory := inbox.Memory{Retention: time.Duration(retention.Int64) * time.Second, Shorter: time.Duration(shorter.Int64) * time.Second,
-		ShorterUntil: until.Time}
-	return sweepPosition{shard: shard.Int64, receivedAt: at.Time, inboxID: id.StringVal}, memory, nil
-}
-
-func seconds(d time.Duration) int64 { return int64(d / time.Second) }
-
-// Memory is how far back the inbox of a consumer remembers.
-func (s *Store) Memory(ctx context.Context, consumer string) (inbox.Memory, error) {
-	_, memory, err := s.readRelay(ctx, consumer)
-	return memory, err
+	var shard spanner.NullInt64
+	var at spanner.NullTime
+	var id spanner.NullString
+	if err := row.Columns(&shard, &at, &id); err != nil {
+		return sweepPosition{}, fmt.Errorf("read the sweep's cursor: %w", err)
+	}
+	return sweepPosition{shard: shard.Int64, receivedAt: at.Time, inboxID: id.StringVal}, nil
 }
 
 func (s *Store) sweepSlice(ctx context.Context, consumer string, from sweepPosition, limit int) ([]sweptRow, time.Time, error) {
