@@ -44,6 +44,7 @@ func (s *Store) planClaim(ctx context.Context, txn *spanner.ReadWriteTransaction
 	var ids []string
 	for _, id := range req.LaneIDs {
 		if lane, ok := lanes[id]; ok {
+			delete(lanes, id) // a lane that is named twice would be handed out twice, under one lease
 			open = append(open, lane)
 			if !lane.Leased(now) && lane.Due(now) {
 				ids = append(ids, id)

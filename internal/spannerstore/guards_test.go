@@ -181,3 +181,17 @@ func TestASweepThatReachesTheEndGoesOnAtTheBeginning(t *testing.T) {
 	w.forget(lanes)
 	w.sweep(10, 5)
 }
+
+// Otherwise two workers would call its messages side by side, under one lease.
+func TestALaneThatIsNamedTwiceIsHandedOutOnce(t *testing.T) {
+	w := newWorld(t)
+	w.insert("WO", 1)
+	_, clock := w.scan(w.store)
+	plan, err := w.store.Claim(t.Context(), claimRequest("owner", []string{laneOf("WO"), laneOf("WO")}), clock, random())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(plan.Claimed) != 1 || len(plan.Claimed[0].Messages) != 1 {
+		t.Errorf("%d lanes are handed out, want 1", len(plan.Claimed))
+	}
+}

@@ -674,14 +674,22 @@ func (l *laneScan) sort(first int, lists ...[]scannedLane) (lanes, suspects []st
 	return inTurns(append(turns, lapsed), first), suspects
 }
 
-// inTurns takes one of each list after another, beginning with the list of the given number.
+// inTurns takes one of each list after another, beginning with the list of the given number. What several lists have comes
+// once: a receive may file a lane anew between two reads of a scan.
 func inTurns(lists [][]string, first int) []string {
 	var all []string
+	seen := map[string]bool{}
 	for depth, more := 0, true; more; depth++ {
 		more = false
 		for i := range lists {
-			if list := lists[(first+i)%len(lists)]; depth < len(list) {
-				all, more = append(all, list[depth]), true
+			list := lists[(first+i)%len(lists)]
+			if depth >= len(list) {
+				continue
+			}
+			more = true
+			if id := list[depth]; !seen[id] {
+				seen[id] = true
+				all = append(all, id)
 			}
 		}
 	}

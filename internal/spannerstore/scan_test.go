@@ -435,3 +435,21 @@ func TestALapsedLeaseIsFoundWhileItsEngineIsPaused(t *testing.T) {
 		}
 	}
 }
+
+// A receive files a lane by its message's route, also between two reads of one scan.
+func TestALaneThatIsFiledAnewDuringAScanIsFoundOnce(t *testing.T) {
+	w := newWorld(t)
+	w.insert("WO", 1)
+	moved := false
+	w.tap.Before("StreamingRead", func(_ context.Context, _ int, req any) error {
+		if read := req.(*spannerpb.ReadRequest); read.Index == "LanesDue" && !moved {
+			moved = true
+			w.sql("UPDATE Lanes SET WokenAt = NULL, DueAt = TIMESTAMP '2026-03-02T08:00:00Z', Shard = @shard WHERE true",
+				map[string]any{"shard": inbox.LaneShard("small", "", laneOf("WO"))})
+		}
+		return nil
+	})
+	if found := w.find(scanRequest(20)); !moved || !slices.Equal(found.Lanes, []string{laneOf("WO")}) {
+		t.Errorf("moved: %v; found: %q, want the lane once", moved, found.Lanes)
+	}
+}
