@@ -94,7 +94,9 @@ const MaxObjectName = 1024
 var (
 	bucketName = regexp.MustCompile(`^[a-z0-9][a-z0-9._-]{1,220}[a-z0-9]$`)
 	generation = regexp.MustCompile(`^[0-9]{1,19}$`)
-	hexSHA256  = regexp.MustCompile(`^[0-9a-f]{64}$`)
+	// generationStamp is a generation where a name's end could be one.
+	generationStamp = regexp.MustCompile(`^[1-9][0-9]{15}$`)
+	hexSHA256       = regexp.MustCompile(`^[0-9a-f]{64}$`)
 )
 
 // Reference makes an object of what a sender says about it. The texts are taken literally: nothing in a name is decoded or
@@ -122,8 +124,9 @@ func Reference(bucket, name, generationText, sha256 string) (Object, error) {
 	return o, nil
 }
 
-// ParseReference reads gs://bucket/object, with or without #generation behind it. What follows the last # is the generation
-// if it is a number, and else a part of the name.
+// ParseReference reads gs://bucket/object, with or without #generation behind it. What follows the last # is the generation if it
+// has sixteen digits, as the microseconds have that Cloud Storage numbers generations by, until the year 2286; else it is a part
+// of the name. Names may hold a #, and often a small number behind it.
 func ParseReference(uri string) (Object, error) {
 	scheme, rest, ok := strings.Cut(uri, "://")
 	if !ok || scheme != "gs" {
@@ -131,7 +134,7 @@ func ParseReference(uri string) (Object, error) {
 	}
 	bucket, name, _ := strings.Cut(rest, "/")
 	text := ""
-	if at := strings.LastIndexByte(name, '#'); at > 0 && generation.MatchString(name[at+1:]) {
+	if at := strings.LastIndexByte(name, '#'); at > 0 && generationStamp.MatchString(name[at+1:]) {
 		name, text = name[:at], name[at+1:]
 	}
 	return Reference(bucket, name, text, "")

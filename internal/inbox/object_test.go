@@ -16,7 +16,9 @@ func TestAReferenceIsReadLiterally(t *testing.T) {
 		"gs://demo-claims/a b?c=d&e":                         {Bucket: "demo-claims", Name: "a b?c=d&e"},
 		"gs://demo-claims/#5":                                {Bucket: "demo-claims", Name: "#5"},
 		"gs://demo-claims/a#b":                               {Bucket: "demo-claims", Name: "a#b"},
-		"gs://demo-claims/a#5#6":                             {Bucket: "demo-claims", Name: "a#5", Generation: 6},
+		"gs://demo-claims/a#5#1700000000000001":              {Bucket: "demo-claims", Name: "a#5", Generation: 1700000000000001},
+		"gs://demo-claims/a#17000000000000012":               {Bucket: "demo-claims", Name: "a#17000000000000012"},
+		"gs://demo-claims/a#0000000000000001":                {Bucket: "demo-claims", Name: "a#0000000000000001"},
 		"gs://demo-claims//":                                 {Bucket: "demo-claims", Name: "/"},
 		"gs://demo-claims/" + strings.Repeat("é", 512):       {Bucket: "demo-claims", Name: strings.Repeat("é", 512)},
 		"gs://demo-claims/" + strings.Repeat("é", 512) + "x": {},
@@ -38,8 +40,8 @@ func TestAReferenceIsReadLiterally(t *testing.T) {
 		"gs://demo-claims/a\nb":                              {},
 		"gs://demo-claims/\xff":                              {},
 		"gs://demo-claims/a#99999999999999999999":            {Bucket: "demo-claims", Name: "a#99999999999999999999"},
-		"gs://demo-claims/a#9999999999999999999":             {},
-		"gs://demo-claims/a#0":                               {},
+		"gs://demo-claims/a#9999999999999999999":             {Bucket: "demo-claims", Name: "a#9999999999999999999"},
+		"gs://demo-claims/a#0":                               {Bucket: "demo-claims", Name: "a#0"},
 	} {
 		got, err := inbox.ParseReference(uri)
 		if got != want || (err == nil) == want.IsZero() {

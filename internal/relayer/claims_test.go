@@ -3,9 +3,11 @@ package relayer_test
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
 	"log/slog"
 	"net/http"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -565,6 +567,38 @@ func TestNoObjectsNameIsLogged(t *testing.T) {
 		w.once(r)
 		if text := log.String(); !strings.Contains(text, b.Name) || strings.Contains(text, "jane-doe") {
 			t.Errorf("%d: the log says %s", status, text)
+		}
+	}
+}
+
+func TestC106AHashAndANumberInANameAreNoGeneration(t *testing.T) {
+	var in struct {
+		Objects  []string
+		Messages []struct{ Report string }
+	}
+	text, err := os.ReadFile("testdata/C106.json")
+	if err == nil {
+		err = json.Unmarshal(text, &in)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	w, b, got := newClaims(t, true)
+	for _, name := range in.Objects {
+		b.Write(name, []byte("report"), nil)
+	}
+	var ids []string
+	for n, m := range in.Messages {
+		o, err := inbox.ParseReference(strings.Replace(m.Report, "reports-in", b.Name, 1))
+		if err != nil {
+			t.Fatal(err)
+		}
+		ids = append(ids, w.insert("", n, refersTo(o.Bucket, o.Name, o.Generation, "")))
+	}
+	w.once(w.relay(w.engine(taking(got))))
+	for n, id := range ids {
+		if got := w.status(id); got != "PROCESSED" {
+			t.Errorf("%s: %s, want PROCESSED", in.Messages[n].Report, got)
 		}
 	}
 }
