@@ -23,6 +23,7 @@ import (
 	"time"
 
 	"cloud.google.com/go/storage"
+	"github.com/googleapis/gax-go/v2"
 	"google.golang.org/api/googleapi"
 	"google.golang.org/api/iterator"
 	"google.golang.org/api/option"
@@ -82,6 +83,9 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 // uploadTries bounds how often an upload begins anew. The client repeats no upload that it does not hold a copy of.
 const uploadTries = 3
 
+// uploadPause is the pause before the second try of an upload, on average half of this; it doubles with each try.
+const uploadPause = 200 * time.Millisecond
+
 // Put keeps a payload and returns its object with its generation. An equal object that is there already is taken: a retry
 // of our own, or an earlier delivery of the message. inbox.ErrObjectFinished comes with the object that is there.
 func (s *Store) Put(ctx context.Context, inboxID, sha256 string, body []byte, contentType string) (inbox.Object, error) {
@@ -92,6 +96,7 @@ func (s *Store) Put(ctx context.Context, inboxID, sha256 string, body []byte, co
 	o := inbox.PayloadObject(s.bucket, inboxID, sha256)
 	o.Bytes = int64(len(body))
 	handle := client.Bucket(o.Bucket).Object(o.Name)
+	pause := gax.Backoff{Initial: uploadPause, Multiplier: 2}
 	for try := 1; ; try++ {
 		w := handle.If(storage.Conditions{DoesNotExist: true}).NewWriter(ctx)
 		w.ChunkSize = 0 // sent as it lies here, in one request: no second copy of it in memory
@@ -108,7 +113,7 @@ func (s *Store) Put(ctx context.Context, inboxID, sha256 string, body []byte, co
 			return o, nil
 		case status(err) == http.StatusPreconditionFailed:
 			return s.existing(ctx, handle, o, body)
-		case try == uploadTries || ctx.Err() != nil || (status(err) != 0 && !storage.ShouldRetry(err)):
+		case try == uploadTries || (status(err) != 0 && !storage.ShouldRetry(err)) || gax.Sleep(ctx, pause.Pause()) != nil:
 			return inbox.Object{}, fmt.Errorf("keep a payload of %d bytes as %s: %w", len(body), o.URI(), classify(err))
 		}
 	}
@@ -234,7 +239,8 @@ func (s *Store) Finish(ctx context.Context, o inbox.Object, at time.Time) error 
 	if err != nil {
 		return err
 	}
-	handle := client.Bucket(o.Bucket).Object(o.Name).Generation(o.Generation)
+	// To set the same time again changes nothing. The client cannot know that, and would not repeat the request.
+	handle := client.Bucket(o.Bucket).Object(o.Name).Generation(o.Generation).Retryer(storage.WithPolicy(storage.RetryAlways))
 	_, err = handle.Update(ctx, storage.ObjectAttrsToUpdate{CustomTime: at.UTC()})
 	switch {
 	case err == nil, errors.Is(classify(err), inbox.ErrObjectMissing):
@@ -260,12 +266,15 @@ func (s *Store) Renew(ctx context.Context, o inbox.Object) (inbox.Object, error)
 		switch {
 		case err == nil:
 			return renewed, nil
-		case try < uploadTries && status(err) == http.StatusPreconditionFailed: // somebody else was quicker
+		case try < uploadTries && errors.Is(err, errOvertaken):
 		default:
 			return inbox.Object{}, fmt.Errorf("renew %s: %w", o.Pinned(), classify(err))
 		}
 	}
 }
+
+// errOvertaken: the generation that was to be copied is no longer the live one. In a bucket without versions it is gone.
+var errOvertaken = errors.New("another generation has taken its place")
 
 func (s *Store) renew(ctx context.Context, handle *storage.ObjectHandle, o inbox.Object) (inbox.Object, error) {
 	live, err := handle.Attrs(ctx)
@@ -290,6 +299,9 @@ func (s *Store) renew(ctx context.Context, handle *storage.ObjectHandle, o inbox
 	// Metadata that is given replaces what the source has: the custom time goes.
 	copier.ContentType = cmp.Or(live.ContentType, "application/octet-stream")
 	copied, err := copier.Run(ctx)
+	if status(err) == http.StatusPreconditionFailed || errors.Is(err, storage.ErrObjectNotExist) {
+		return inbox.Object{}, fmt.Errorf("%w: %w", errOvertaken, err)
+	}
 	if err != nil {
 		return inbox.Object{}, err
 	}

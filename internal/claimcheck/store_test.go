@@ -7,7 +7,9 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
+	"io"
 	"net/http"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -296,5 +298,83 @@ func TestWhatIsListedGoesOnWhereItEnded(t *testing.T) {
 	}
 	if strings.Join(got, " ") != "b/1 b/2 b/3" {
 		t.Errorf("listed %v", got)
+	}
+}
+
+// once has f answer one request, the first that f says it has answered.
+func once(b *emulatortest.Bucket, f func(w http.ResponseWriter, r *http.Request) bool) {
+	var done atomic.Bool
+	b.Answer(func(w http.ResponseWriter, r *http.Request) bool {
+		return !done.Load() && f(w, r) && done.CompareAndSwap(false, true)
+	})
+}
+
+func TestWhatCloudStorageCannotDoAtTheMomentIsRepeated(t *testing.T) {
+	b, s := world(t)
+	refuse := func(status int) {
+		once(b, func(w http.ResponseWriter, _ *http.Request) bool {
+			http.Error(w, http.StatusText(status), status)
+			return true
+		})
+	}
+	for _, status := range []int{429, 503} {
+		refuse(status)
+		o := put(t, s, []byte(http.StatusText(status)))
+		refuse(status)
+		at := time.Date(2026, 3, 2, 8, 0, 0, 0, time.UTC)
+		if err := s.Finish(within(t, time.Minute), o, at); err != nil {
+			t.Errorf("marked after %d: %v", status, err)
+		}
+		if found, err := s.Stat(within(t, time.Minute), o); err != nil || !found.CustomTime.Equal(at) {
+			t.Errorf("after %d its custom time is %v, %v", status, found.CustomTime, err)
+		}
+	}
+}
+
+func TestAnUploadThatIsDamagedOnItsWayIsNotKept(t *testing.T) {
+	b, s := world(t)
+	b.Answer(func(_ http.ResponseWriter, r *http.Request) bool {
+		if sent, err := io.ReadAll(r.Body); err == nil {
+			r.Body = io.NopCloser(bytes.NewReader(bytes.ReplaceAll(sent, []byte("report"), []byte("retort"))))
+		}
+		return false
+	})
+	if o, err := s.Put(within(t, time.Minute), owner, sum([]byte("report")), []byte("report"), ""); err == nil {
+		t.Errorf("%+v is kept", o)
+	}
+	if n := len(b.Objects()); n != 0 {
+		t.Errorf("%d objects are there", n)
+	}
+}
+
+// Two that reopen messages at once must not take the object from each other.
+func TestTwoThatRenewAnObjectAtOnceEndWithTheSame(t *testing.T) {
+	b, s := world(t)
+	o := put(t, s, []byte("report"))
+	if err := s.Finish(within(t, time.Minute), o, time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	var other inbox.Object
+	once(b, func(_ http.ResponseWriter, r *http.Request) bool {
+		if !strings.Contains(r.URL.Path, "/rewriteTo/") {
+			return false
+		}
+		// In a bucket that keeps versions a copy of the old one would succeed, and take the other's place.
+		if match := r.URL.Query().Get("ifGenerationMatch"); match != strconv.FormatInt(o.Generation, 10) {
+			t.Errorf("the copy is made if the generation is %q, want %d", match, o.Generation)
+		}
+		b.Answer(nil)
+		var err error
+		if other, err = s.Renew(within(t, time.Minute), o); err != nil {
+			t.Error(err)
+		}
+		return false
+	})
+	got, err := s.Renew(within(t, time.Minute), o)
+	if err != nil || other.IsZero() || got != other {
+		t.Errorf("renewed to %+v, %v; the other has %+v", got, err, other)
+	}
+	if live := b.Objects(); len(live) != 1 || live[0].Generation != other.Generation {
+		t.Errorf("%v is there, want generation %d", live, other.Generation)
 	}
 }
