@@ -583,6 +583,19 @@ func TestTheFifthLostWorkerPoisons(t *testing.T) {
 			t.Errorf("the lane is %+v, want it to end: its queue is empty", got)
 		}
 	})
+	t.Run("and a dead letter behind it waits until its twin was looked for", func(t *testing.T) {
+		c := newClaim()
+		letter := msg("2", func(m *inbox.Message) { m.FromDeadLetter, m.NextAttemptAt = true, now.Add(-minute) })
+		c.lane("a", msg("1", lost(4)), letter)
+		p := c.plan()
+		wantClaimed(t, p)
+		got := written(t, p.Lanes, "a")
+		if !got.DueAt.Equal(now) {
+			t.Errorf("the lane is %+v, want it due now", got)
+		}
+		c.lanes[0], c.queues["a"] = got, []*inbox.Message{letter} // whose twin a claim reads that finds it at the head
+		wantClaimed(t, c.plan(), "a: 2")
+	})
 	t.Run("the fourth does not", func(t *testing.T) {
 		c := newClaim()
 		c.lane("a", msg("1", lost(3)))

@@ -208,6 +208,33 @@ func TestAnEmulatorsMessageIDThatComesAgainForAnotherEventIsStoredWithoutATransp
 	}
 }
 
+// An identity can have gone to another message meanwhile: what a push has stored is known by its transport all the same.
+func TestAPushKnowsItsRowThoughAnotherHasItsIdentity(t *testing.T) {
+	w := newWorld(t, anyRoute)
+	first := message{ID: "1", Attributes: map[string]string{"eventId": "evt-1"}, Data: []byte("first")}.body(t)
+	second := message{ID: "2", Attributes: map[string]string{"eventId": "evt-1"}, Data: []byte("second")}.body(t)
+	w.postAll([][]byte{first})
+	w.router = router(t, byEvent)
+	if diff := cmp.Diff(repeat(204, 3), w.postAll([][]byte{second, first, second})); diff != "" {
+		t.Error(diff)
+	}
+	var places []string
+	for _, r := range w.rows() {
+		places = append(places, r.place())
+	}
+	if diff := cmp.Diff([]string{"RECEIVED", "RECEIVED"}, places); diff != "" {
+		t.Errorf("rows (-want +got):\n%s", diff)
+	}
+	// And its transport key is the first's, where an emulator's ids begin again: a third row under it would be refused for ever.
+	third := message{ID: "1", Attributes: map[string]string{"eventId": "evt-1"}, Data: []byte("third")}.body(t)
+	if got := w.post(third); got != 204 {
+		t.Errorf("status %d, want the third content kept", got)
+	}
+	if n := w.number("SELECT COUNT(*) FROM Messages c JOIN Messages m ON c.ConflictsWith = m.InboxId WHERE c.TransportKey IS NULL AND m.TransportKey IS NOT NULL AND m.MessageId = '1'"); n != 1 {
+		t.Errorf("%d rows are parked beside the first, want 1", n)
+	}
+}
+
 func TestAConflictOfABlockingRouteKeepsItsLaneClosed(t *testing.T) {
 	w := newWorld(t, `
   - {name: any, dedupe: attributes.eventId, key: '"WO-1"', parked: block, engine: e, message: M}`)
