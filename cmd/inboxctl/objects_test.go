@@ -354,11 +354,11 @@ const claiming = "claimCheck: {threshold: 1KiB, buckets: [reports]}\n"
 
 func TestRerouteReadsAPayloadThatIsAnObject(t *testing.T) {
 	w := newWorldWithBucket(t)
-	body := []byte(`{"key":"WO-1","report":"gs://reports/new#5"}`)
+	body := []byte(`{"key":"WO-1","report":"gs://reports/new#1796000000000005"}`)
 	id, o := w.insertKept(body, map[string]any{"Status": "PARKED", "Reason": "NO_ROUTE", "Route": nil, "ClaimUri": "gs://reports/old", "ClaimGeneration": 3, "ClaimSha256": "x"})
 	cfg := file(t, claiming+configOf(`{name: r, key: payload.key, claim: payload.report, engine: e, message: M}`))
 	w.ok("reroute", id, "--config", cfg, "--reason", "x")
-	want := map[string]string{"CorrelationKey": "WO-1", "ClaimUri": "gs://reports/new", "ClaimGeneration": "5", "ClaimSha256": "<null>",
+	want := map[string]string{"CorrelationKey": "WO-1", "ClaimUri": "gs://reports/new", "ClaimGeneration": "1796000000000005", "ClaimSha256": "<null>",
 		"PayloadLocation": o.Location(), "Status": "RECEIVED"}
 	if diff := cmp.Diff(want, w.columns(id, "CorrelationKey", "ClaimUri", "ClaimGeneration", "ClaimSha256", "PayloadLocation", "Status")); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)

@@ -42,8 +42,7 @@ func acquire(ctx context.Context, c *conn) (*lock, error) {
 		host = "unknown host"
 	}
 	l := &lock{c: c, owner: fmt.Sprintf("%.100s, process %d, %s", host, os.Getpid(), rand.Text()), done: make(chan struct{})}
-	// The usual case is one commit without a transaction: beside one the emulator refuses the schema change
-	// of who has the lock.
+	// The usual case is one commit without a transaction: nobody who has the lock is kept waiting.
 	_, err = c.rows.Apply(ctx, []*spanner.Mutation{spanner.Insert(LockTable, lockColumns, []any{1, l.owner, spanner.CommitTimestamp})},
 		spanner.ApplyAtLeastOnce(), spanner.TransactionTag("migrate-lock"))
 	if spanner.ErrCode(err) == codes.AlreadyExists {

@@ -2,8 +2,8 @@
 // is one operation; what an operation decides is computed by package inbox from what the transaction has read, so that a
 // transaction that runs twice decides anew.
 //
-// Receiving uses single-use commits only; the relay's operations use read-write transactions, one at a time in a process
-// (Store serialises them: fewer lock fights, and the emulator can do no more). All methods are safe for concurrent use.
+// Receiving uses single-use commits only; the relay's and the operator's operations use read-write transactions, of which a
+// process runs a few at a time: more would only wait for each other's locks. All methods are safe for concurrent use.
 package spannerstore
 
 import (
@@ -11,6 +11,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -28,7 +29,7 @@ type Store struct {
 	client *spanner.Client
 	now    func() time.Time
 	newID  func() string
-	// writing holds one token: the right to run a read-write transaction.
+	// writing holds a token for each read-write transaction that runs.
 	writing   chan struct{}
 	committed lastCommit
 	// scans is what Scan remembers of each consumer.
@@ -49,15 +50,26 @@ func OpenAs(ctx context.Context, database, role string, now func() time.Time, ne
 		DatabaseRole: role,
 		// The library's own metrics go out through a client and a timer of their own, at the cost of start-up.
 		DisableNativeMetrics: true,
-	}, opts...)
+	}, append([]option.ClientOption{watchCommits}, opts...)...)
 	if err != nil {
 		return nil, fmt.Errorf("connect to Spanner database %s: %w", database, err)
 	}
-	return New(client, now, newID), nil
+	s := New(client, now, newID)
+	s.writing = make(chan struct{}, writesAtOnce(os.Getenv("SPANNER_EMULATOR_HOST")))
+	return s, nil
 }
 
-// New returns a store that uses client. now is read for durations only: the database's clock decides. newID returns a
-// new random id of at most 36 characters.
+// writesAtOnce is how many read-write transactions a process runs at a time. The emulator, of which the client library is told
+// by the same variable, takes one of each client.
+func writesAtOnce(emulator string) int {
+	if emulator != "" {
+		return 1
+	}
+	return 8
+}
+
+// New returns a store for tests, which uses client. It runs one read-write transaction at a time, as the emulator does. now is
+// read for durations only: the database's clock decides. newID returns a new random id of at most 36 characters.
 func New(client *spanner.Client, now func() time.Time, newID func() string) *Store {
 	return &Store{client: client, now: now, newID: newID, writing: make(chan struct{}, 1), scans: map[string]*scanMemory{}}
 }
@@ -66,25 +78,30 @@ func New(client *spanner.Client, now func() time.Time, newID func() string) *Sto
 func (s *Store) Close() { s.client.Close() }
 
 // write runs one read-write transaction. f may run several times: it must set what it captures anew each time. All
-// errors of the transaction must be wrapped with %w, or the client does not see that it was aborted.
+// errors of the transaction must be wrapped with %w, or the client does not see that it was aborted. Of the error that write
+// returns, definite says whether nothing was committed.
 func (s *Store) write(ctx context.Context, tag string, f func(context.Context, *spanner.ReadWriteTransaction) error) (time.Time, error) {
 	select {
 	case s.writing <- struct{}{}:
 		defer func() { <-s.writing }()
 	case <-ctx.Done():
-		return time.Time{}, ctx.Err()
+		return time.Time{}, &definiteError{ctx.Err()}
 	}
 	var reading inbox.Reading
+	ctx, commits := watched(ctx)
 	resp, err := s.client.ReadWriteTransactionWithOptions(ctx, func(ctx context.Context, txn *spanner.ReadWriteTransaction) error {
-		err := f(ctx, txn)
+		if err := f(ctx, txn); err != nil {
+			return err
+		}
+		commits.expected()
 		reading.Sent = s.now()
-		return err
+		return nil
 	}, spanner.TransactionOptions{TransactionTag: tag})
 	if err == nil {
 		reading.At, reading.Received = resp.CommitTs, s.now()
 		s.committed.note(reading)
 	}
-	return resp.CommitTs, err
+	return resp.CommitTs, commits.outcome(err)
 }
 
 // commitOnce sends mutations as one single-use commit: one round trip. The client repeats it while its outcome is
@@ -134,16 +151,6 @@ var cutOffTexts = []string{
 func cutOff(err error) bool {
 	return spanner.ErrCode(err) == codes.Internal &&
 		slices.ContainsFunc(cutOffTexts, func(text string) bool { return strings.Contains(err.Error(), text) })
-}
-
-// definite reports whether err says for certain that nothing was committed.
-func definite(err error) bool {
-	switch spanner.ErrCode(err) {
-	case codes.Aborted, codes.AlreadyExists, codes.FailedPrecondition, codes.InvalidArgument, codes.NotFound,
-		codes.OutOfRange, codes.PermissionDenied, codes.ResourceExhausted, codes.Unauthenticated, codes.Unimplemented:
-		return true
-	}
-	return false
 }
 
 func nullString(s string) spanner.NullString { return spanner.NullString{StringVal: s, Valid: s != ""} }
