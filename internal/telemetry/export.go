@@ -43,6 +43,7 @@ const (
 type ExportOptions struct {
 	MetricsURL, TracesURL string        // OTLP over HTTP, whole URLs; empty: not exported, and nothing is kept
 	Interval              time.Duration // between exports
+	FirstWait             time.Duration // how long the first export is waited for at least: it makes connections, and gets a token
 	SampleRatio           float64       // of requests and attempts that are traced, 0 to 1
 	Tenants               []string      // values of the label tenant; nil: no such label
 
@@ -170,7 +171,7 @@ func (e *Export) startTraces(res *resource.Resource) error {
 }
 
 // Flush begins an export unless one is under way or the last began less than after ago, and waits for it, but no longer
-// than wait. After zero means the configured interval. Who does not begin one does not wait. A failure is logged, once a
+// than wait, or FirstWait for a first one that is to be waited for. After zero means the configured interval. Who does not begin one does not wait. A failure is logged, once a
 // minute at most, and is nobody's error.
 func (e *Export) Flush(ctx context.Context, after, wait time.Duration) {
 	if e == nil || (e.metrics == nil && e.traces == nil) {
@@ -184,6 +185,9 @@ func (e *Export) Flush(ctx context.Context, after, wait time.Duration) {
 	if e.running || (!e.last.IsZero() && now.Sub(e.last) < after) {
 		e.mu.Unlock()
 		return
+	}
+	if e.last.IsZero() && wait > 0 {
+		wait = max(wait, e.o.FirstWait)
 	}
 	e.running, e.last = true, now
 	e.mu.Unlock()

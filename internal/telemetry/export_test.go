@@ -134,6 +134,46 @@ func TestOneNameForTwoInstancesIsRefused(t *testing.T) {
 	}
 }
 
+// A cold instance's first export makes a connection. Behind the answer it has no CPU for that.
+func TestTheFirstExportIsWaitedForLonger(t *testing.T) {
+	c := otlptest.New(t)
+	arrived, release := make(chan struct{}), make(chan struct{})
+	c.Answer(func(http.ResponseWriter, *http.Request) bool {
+		close(arrived)
+		<-release
+		return false
+	})
+	e, clock, _ := newTestExport(t, c, func(o *ExportOptions) { o.TracesURL, o.FirstWait = "", patience })
+	NewReceive(e, nil).Refused(400)
+	flushed := make(chan struct{})
+	go func() {
+		defer close(flushed)
+		e.Flush(t.Context(), 0, time.Nanosecond)
+	}()
+	<-arrived
+	select {
+	case <-flushed:
+		t.Error("the first export is not waited for")
+	default:
+	}
+	close(release)
+	<-flushed
+	if got := c.Sum("inbox_refused_requests_total", nil); got != 1 {
+		t.Errorf("%v refused requests were exported when the wait ended, want 1", got)
+	}
+	// The next one is not.
+	again, end := make(chan struct{}), make(chan struct{})
+	t.Cleanup(func() { close(end) })
+	c.Answer(func(http.ResponseWriter, *http.Request) bool {
+		close(again)
+		<-end
+		return true
+	})
+	clock.move(time.Hour)
+	e.Flush(t.Context(), 0, time.Nanosecond)
+	<-again
+}
+
 func TestAFlushIsBegunOnceInAnIntervalAndWaitedForWithinItsBound(t *testing.T) {
 	c := otlptest.New(t)
 	arrived, release := make(chan struct{}, 100), make(chan struct{})

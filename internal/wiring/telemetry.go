@@ -20,14 +20,18 @@ type Process struct {
 	OnCloudRun         bool
 }
 
-// shutdownExport bounds the last export: what the platform leaves after the last request is little.
-const shutdownExport = 2 * time.Second
+const (
+	// firstExport is what a cold export needs about: a connection, and a token.
+	firstExport = time.Second
+	// shutdownExport bounds the last export: what the platform leaves after the last request is little.
+	shutdownExport = 2 * time.Second
+)
 
 // Export makes the export of a function's metrics and traces, and has what is left sent when the process ends.
 func Export(f *funcserver.Function, lookup config.Lookup, env *config.TelemetryEnv, p Process, log *slog.Logger) (*telemetry.Export, error) {
 	service, _ := lookup(config.EnvService)
 	options := telemetry.ExportOptions{
-		MetricsURL: env.MetricsURL, TracesURL: env.TracesURL, Interval: env.Interval, SampleRatio: env.SampleRatio, Tenants: env.Tenants,
+		MetricsURL: env.MetricsURL, TracesURL: env.TracesURL, Interval: env.Interval, FirstWait: firstExport, SampleRatio: env.SampleRatio, Tenants: env.Tenants,
 		Consumer: p.Consumer, Service: cmp.Or(service, p.Service), Revision: p.Revision, ProjectID: p.ProjectID, OnCloudRun: p.OnCloudRun,
 		InstanceID: NewID(), Log: log, Now: time.Now, Rand: NewRand(), Client: telemetry.GoogleClient(),
 	}
