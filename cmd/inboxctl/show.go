@@ -295,17 +295,35 @@ func standing(s *spannerstore.Shown) string {
 	case n > 0:
 		return fmt.Sprintf("waits for %d before it, the first is %s", n, s.Ahead[0].ID)
 	}
-	switch stopped := waitsForEngine(s); {
-	case stopped != "":
-		return both(stopped, own)
+	switch waits := waitsForEngine(s); {
+	case waits != "":
+		return both(waits, own)
 	case s.Lane != nil && !s.Lane.Leased(s.At) && s.Lane.WhyNotDue == inbox.WhyRouteUnknown:
 		return both("waits for its route: the relay's configuration lacks "+printable(s.Route), own)
 	case s.Lane != nil && !s.Lane.Leased(s.At) && s.Lane.WhyNotDue == inbox.WhyEngineUnknown:
 		return both("waits for its engine: the relay's configuration lacks that of route "+printable(s.Route), own)
 	case own != "":
 		return own
+	case len(s.Engines) > 0 && (s.Lane == nil || !s.Lane.Leased(s.At)) && lastEngine(s) == "":
+		// A lane whose engine is stopped is left as it is: so nothing says that of a message that was never sent.
+		var all []string
+		for i := range s.Engines {
+			all = append(all, stopped(&s.Engines[i], s.At))
+		}
+		return "waits for a relay; or for its engine, if that is " + strings.Join(all, ", or ")
 	}
 	return "waits for a relay"
+}
+
+// lastEngine is the engine that the message was last sent to; "": none.
+func lastEngine(s *spannerstore.Shown) string {
+	last := ""
+	for _, h := range s.History {
+		if h.Engine != "" {
+			last = h.Engine
+		}
+	}
+	return last
 }
 
 func both(first, second string) string {
@@ -319,12 +337,7 @@ func both(first, second string) string {
 // configuration says: here it is the one that the message was last sent to, or, where a relay has found the lane's engine
 // stopped, the one that is.
 func waitsForEngine(s *spannerstore.Shown) string {
-	last := ""
-	for _, h := range s.History {
-		if h.Engine != "" {
-			last = h.Engine
-		}
-	}
+	last := lastEngine(s)
 	found := s.Lane != nil && s.Lane.WhyNotDue == inbox.WhyEnginePaused
 	var all []string
 	for i := range s.Engines {

@@ -265,6 +265,7 @@ func TestShowNamesTheWaitOfAnOpenMessage(t *testing.T) {
 		"and its own time has not come":              {waits(inbox.WhyHeadWaits, "stock", retrying()), open + "; waits for its next attempt at 2100-01-02T03:04:05Z"},
 		"its engine is probed":                       {waits(inbox.WhyEnginePaused, "probed", nil), "waits for engine probed (left alone and probed with one message at a time since 2020-01-02T03:04:05Z"},
 		"it was never sent, and one of those is its": {waits(inbox.WhyEnginePaused, "", nil), paused + ", or for engine probed"},
+		"nobody has looked at it":                    {w.insert(row{}), "waits for a relay; or for its engine, if that is engine billing (paused since 2100-01-02T03:04:05Z by eve: end of the year), or engine probed"},
 		"its engine is well":                         {waits(inbox.WhyHeadWaits, "well", retrying()), "waits for its next attempt at 2100-01-02T03:04:05Z"},
 		"its engine was stopped, and is well by now": {waits(inbox.WhyEnginePaused, "well", nil), "waits for its engine, which was paused, or left alone after failures, when a relay last looked"},
 		"its route is unknown":                       {waits(inbox.WhyRouteUnknown, "", nil), "waits for its route: the relay's configuration lacks r"},
