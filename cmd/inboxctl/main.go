@@ -192,7 +192,7 @@ func (a *app) withStore(cmd *cobra.Command, f func(store *spannerstore.Store) er
 	if err != nil {
 		return err
 	}
-	store, err := spannerstore.OpenAs(cmd.Context(), database, a.role, a.now, wiring.NewID, a.options...)
+	store, err := wiring.Store(cmd.Context(), a.lookup, database, a.role, a.now, a.options...)
 	if err != nil {
 		return err
 	}

@@ -85,6 +85,8 @@ func TestADatabaseOutOfReachEndsWithTheTimeout(t *testing.T) {
 		<-ctx.Done()
 		return ctx.Err()
 	})
+	w.refused(1, "does an emulator answer there?", "list", "--timeout", "200ms")
+	delete(w.env, "SPANNER_EMULATOR_HOST")
 	w.refused(1, "did not answer in time", "list", "--timeout", "200ms")
 	w.refused(1, "did not answer in time", "show", "--timeout", "200ms", unknownID)
 }

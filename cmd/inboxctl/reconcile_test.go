@@ -137,7 +137,7 @@ func TestReconcileFindsAndMends(t *testing.T) {
 		t.Errorf("found (-want +got):\n%s", diff)
 	}
 	if sum := summary(t, got); sum["mended"] != 8.0 || got.code != 1 {
-		t.Errorf("exit code %d, summary: %v", got.code, sum)
+		t.Errorf("exit code %d, summary: %v\n%s", got.code, sum, got.out)
 	}
 	for _, id := range []string{l.marked, l.markedParked, l.replaced} {
 		w.agrees(id)

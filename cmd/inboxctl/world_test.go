@@ -57,7 +57,7 @@ func newWorld(t *testing.T) *world {
 	w := &world{t: t, db: emulatortest.Database(t), tap: &rpctap.Tap{}, now: time.Now}
 	w.client = emulatortest.Client(t, w.db)
 	w.store = spannerstore.New(w.client, time.Now, wiring.NewID)
-	w.env = map[string]string{"SPANNER_DATABASE": w.db, "USER": "ann"}
+	w.env = map[string]string{"SPANNER_DATABASE": w.db, "SPANNER_EMULATOR_HOST": emulatortest.Spanner(t), "USER": "ann"}
 	return w
 }
 

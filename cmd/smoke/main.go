@@ -25,7 +25,6 @@ import (
 	"time"
 
 	"github.com/pubsub-inbox/pubsub-inbox/internal/config"
-	"github.com/pubsub-inbox/pubsub-inbox/internal/spannerstore"
 	"github.com/pubsub-inbox/pubsub-inbox/internal/wiring"
 )
 
@@ -82,7 +81,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer, lookup co
 	}
 	ctx, cancel := context.WithTimeout(ctx, *timeout)
 	defer cancel()
-	store, err := spannerstore.Open(ctx, database, time.Now, wiring.NewID)
+	store, err := wiring.Store(ctx, lookup, database, "", time.Now)
 	if err != nil {
 		return err
 	}

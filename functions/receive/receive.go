@@ -77,7 +77,7 @@ func Options(lookup config.Lookup, w io.Writer) funcserver.Options {
 		}
 		watch = telemetry.NewReceive(export, routes)
 		store := funcserver.NewLazy(func(ctx context.Context) (*spannerstore.Store, error) {
-			return spannerstore.Open(ctx, env.Database, time.Now, wiring.NewID)
+			return wiring.Store(ctx, lookup, env.Database, "", time.Now)
 		})
 		f.OnShutdown("spanner", func(context.Context) error {
 			if s, ok := store.Made(); ok {

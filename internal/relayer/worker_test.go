@@ -245,6 +245,8 @@ type slowClaims struct {
 
 func (s *slowClaims) Sweep(context.Context, string, int) (int, error) { return 0, nil }
 
+func (s *slowClaims) Remember(context.Context, string, time.Duration) error { return nil }
+
 func (s *slowClaims) Scan(context.Context, inbox.ScanRequest) (inbox.Scanned, error) {
 	s.scanned = append(s.scanned, time.Now())
 	if len(s.claims) == 0 {

@@ -418,15 +418,15 @@ name: order
 claim: {reference: payload.report, read: true}
 message: 'claim.contentType == "text/csv" ? "Table" : "Report"'
 variables: {uri: claim.uri, generation: claim.generation, bytes: claim.bytes, sha256: claim.sha256, count: claim.payload.count, lines: size(claim.payload.lines)}`)
-	in := message(`{"report": "gs://demo-claims/a b#17"}`)
+	in := message(`{"report": "gs://demo-claims/a b#1796000000000017"}`)
 	o, err := r.Claim("order", in)
-	if want := (inbox.Object{Bucket: "demo-claims", Name: "a b", Generation: 17}); err != nil || o != want || r.Route(in).Claim != want {
+	if want := (inbox.Object{Bucket: "demo-claims", Name: "a b", Generation: 1796000000000017}); err != nil || o != want || r.Route(in).Claim != want {
 		t.Fatalf("it refers to %+v, %v", o, err)
 	}
 	o.Bytes, o.SHA256 = 40, "abc"
 	in.Claim = &Claim{Object: o, ContentType: "text/csv", Content: []byte(`{"count": 9007199254740993, "lines": [1, 2]}`)}
 	call, err := r.Call("order", in, "", "")
-	want := map[string]json.RawMessage{"uri": json.RawMessage(`"gs://demo-claims/a b#17"`), "generation": json.RawMessage(`"17"`), "bytes": json.RawMessage("40"),
+	want := map[string]json.RawMessage{"uri": json.RawMessage(`"gs://demo-claims/a b#1796000000000017"`), "generation": json.RawMessage(`"1796000000000017"`), "bytes": json.RawMessage("40"),
 		"sha256": json.RawMessage(`"abc"`), "count": json.RawMessage("9007199254740993"), "lines": json.RawMessage("2")}
 	if diff := cmp.Diff(want, call.Variables); err != nil || diff != "" || call.Message != "Table" {
 		t.Errorf("%s, %v\n%s", call.Message, err, diff)

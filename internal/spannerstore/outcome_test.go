@@ -25,7 +25,7 @@ func opened(t *testing.T) (*world, *spannerstore.Store, *rpctap.Tap, inbox.Clock
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(store.Close)
+	t.Cleanup(store.OneByOne().Close)
 	_, clock := w.scan(store)
 	tap.Reset()
 	return w, store, tap, clock

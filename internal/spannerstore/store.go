@@ -11,7 +11,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -55,23 +54,25 @@ func OpenAs(ctx context.Context, database, role string, now func() time.Time, ne
 		return nil, fmt.Errorf("connect to Spanner database %s: %w", database, err)
 	}
 	s := New(client, now, newID)
-	s.writing = make(chan struct{}, writesAtOnce(os.Getenv("SPANNER_EMULATOR_HOST")))
+	s.writing = make(chan struct{}, writesAtOnce)
 	return s, nil
 }
 
-// writesAtOnce is how many read-write transactions a process runs at a time. The emulator, of which the client library is told
-// by the same variable, takes one of each client.
-func writesAtOnce(emulator string) int {
-	if emulator != "" {
-		return 1
-	}
-	return 8
+// writesAtOnce is how many read-write transactions a store runs at a time.
+const writesAtOnce = 8
+
+// OneByOne has the store run one read-write transaction at a time: the emulator takes no more of a client. It is called before
+// the store is used, and returns the store.
+func (s *Store) OneByOne() *Store {
+	s.writing = make(chan struct{}, 1)
+	return s
 }
 
-// New returns a store for tests, which uses client. It runs one read-write transaction at a time, as the emulator does. now is
-// read for durations only: the database's clock decides. newID returns a new random id of at most 36 characters.
+// New returns a store for tests, which uses client, OneByOne. now is read for durations only: the database's clock decides.
+// newID returns a new random id of at most 36 characters.
 func New(client *spanner.Client, now func() time.Time, newID func() string) *Store {
-	return &Store{client: client, now: now, newID: newID, writing: make(chan struct{}, 1), scans: map[string]*scanMemory{}}
+	s := &Store{client: client, now: now, newID: newID, scans: map[string]*scanMemory{}}
+	return s.OneByOne()
 }
 
 // Close ends the connections. No call may be under way.
