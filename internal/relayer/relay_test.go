@@ -149,3 +149,41 @@ func TestARunOnceEndsThoughWhatItTriedIsDueAgain(t *testing.T) {
 		}
 	}
 }
+
+// slowRead answers its second scan as if the read had been slow: what became due a moment ago is not due by its clock.
+type slowRead struct {
+	relayer.Store
+	scans atomic.Int64
+}
+
+func (s *slowRead) Scan(ctx context.Context, req inbox.ScanRequest) (inbox.Scanned, error) {
+	found, err := s.Store.Scan(ctx, req)
+	if s.scans.Add(1) == 2 {
+		found.Lanes, found.More = nil, false
+		found.Clock = inbox.Clock{Read: found.Clock.Read.Add(-time.Minute), Sent: found.Clock.Sent.Add(-time.Minute), Received: found.Clock.Received}
+	}
+	return found, err
+}
+
+func TestARunOnceDoesNotEndBeforeWhatItHasLeftDue(t *testing.T) {
+	for name, first := range map[string]engine.Verdict{"given back": engine.NotStarted, "behind others of its lane": engine.Correlated} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.cfg.Batch = 1
+			for n := range 2 {
+				w.insert("WO", n)
+			}
+			calls := 0
+			s := w.once(w.relayWith(&slowRead{Store: w.store}, time.Now, w.engine(func(ctx, engine.Delivery) engine.Result {
+				calls++
+				if calls == 1 {
+					return engine.Result{Verdict: first}
+				}
+				return engine.Result{Verdict: engine.Correlated}
+			})))
+			if s.Processed != 2 {
+				t.Errorf("the run has processed %d messages, want both", s.Processed)
+			}
+		})
+	}
+}

@@ -36,6 +36,7 @@ type run struct {
 	unsettled int                    // results that wait to be settled
 	oldest    time.Time              // since when
 	nextScan  time.Time
+	dueBy     time.Time // of the database: by then what the run has left due is due
 	scanned   bool
 	idle      bool  // the last scan found nothing to do
 	owed      int   // messages claimed and not settled
@@ -277,7 +278,7 @@ func (r *run) claim(ctx, calls context.Context) {
 		plan.Suspects = false // what the claim leaves counts, not what may not be called
 	}
 	if len(lanes) == 0 {
-		r.idle, r.storeErr = !plan.Suspects && !busy(engines) && !found.More, nil
+		r.idle, r.storeErr = !plan.Suspects && !busy(engines) && !found.More && r.caughtUp(found.Clock), nil
 		return
 	}
 	req := inbox.ClaimRequest{
@@ -298,17 +299,28 @@ func (r *run) claim(ctx, calls context.Context) {
 	r.claimed(ctx, plan, r.Now().Sub(before))
 	if found.More || plan.Suspects || progress(plan) || news(found.States, plan.States) {
 		// There may be more, or there is an engine that the next scan leaves out: it needs not wait.
-		r.nextScan = time.Time{}
+		r.scanAgain()
 	}
 	if len(plan.Claimed) == 0 {
 		if len(plan.Lanes) == 0 && !news(found.States, plan.States) {
 			// Due, and not for us now: somebody else's lease, or no room. The next scan leaves leased lanes out.
 			r.nextScan = r.Now().Add(r.Poll)
-			r.idle = !found.More && plan.Busy == 0 && !plan.Suspects
+			r.idle = !found.More && plan.Busy == 0 && !plan.Suspects && r.caughtUp(found.Clock)
 		}
 		return
 	}
 	r.dispatch(calls, plan, before)
+}
+
+// scanAgain has the next scan come at once: this run has left something that is due now.
+func (r *run) scanAgain() {
+	r.nextScan, r.dueBy = time.Time{}, r.clock.Earliest(r.Now())
+}
+
+// caughtUp reports whether a scan with this clock has seen what the run has left due. What is due now is written with the
+// earliest time that the database can have then; the clock of a scan whose read was slow has an earlier one.
+func (r *run) caughtUp(clock inbox.Clock) bool {
+	return clock.Received.IsZero() || !clock.Earliest(clock.Received).Before(r.dueBy)
 }
 
 // leavesOut reports whether the run has the lane at work, or has tried it and is to end when it has tried all. A lane whose
@@ -457,7 +469,7 @@ func (r *run) settle(ctx context.Context) {
 		}
 		r.owed -= len(lane.results)
 		if r.gate.settled(len(lane.results)) {
-			r.nextScan = time.Time{}
+			r.scanAgain()
 		}
 		lane.results = nil
 		if s.Release {
@@ -468,7 +480,7 @@ func (r *run) settle(ctx context.Context) {
 
 func (r *run) count(ctx context.Context, plan inbox.SettlePlan) {
 	if plan.More || plan.Closed {
-		r.nextScan = time.Time{}
+		r.scanAgain()
 	}
 	var kept []*inbox.Message
 	for _, res := range plan.Settled {
@@ -528,6 +540,7 @@ func (r *run) pauseIfNothingStarts(ctx context.Context, plans []inbox.SettlePlan
 	if given == 0 || r.stopped() {
 		return
 	}
+	r.scanAgain()
 	r.nextScan = r.Now().Add(r.Poll)
 	r.unstarted = fmt.Errorf("%d claimed messages were given back, none was started: a lease of %v did not outlast the claim, the wait for a call slot and twice the engine's timeout", given, r.Lease)
 	r.Log.ErrorContext(ctx, "nothing that was claimed could be started; relay.lease is too short for the engines' timeouts beside this database", "messages", given, "lease", r.Lease.String())
