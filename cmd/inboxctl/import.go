@@ -196,14 +196,12 @@ func (i *importer) announce(o inbox.Object, created time.Time, resource []byte) 
 	}
 	m := inbox.Message{
 		Consumer: i.cfg.Consumer, Subscription: inbox.Text(i.flags.subscription, inbox.MaxTransport),
-		PublishedAt: published, OrderedAt: published, Status: inbox.Received, Attributes: attributes,
+		PublishedAt: published, OrderedAt: published, Attributes: attributes,
 		ContentSHA256: inbox.ContentSHA256(resource, attributes, i.cfg.TraceAttributes...), PayloadSHA256: inbox.SHA256(resource), PayloadBytes: int64(len(resource)),
 	}
 	m.Identify(d.DedupeKey, d.ConsumerScope)
 	place(&m, d)
-	if d.Park != "" {
-		m.Status, m.Reason, m.LastErrorMessage = inbox.Parked, d.Park, inbox.Text(d.ParkDetail, inbox.MaxErrorMessage)
-	}
+	m.Arrive(d.Park, d.ParkDetail)
 	return &inbox.Arrival{Message: m, Body: resource}, nil
 }
 

@@ -115,7 +115,7 @@ func TestTheDomainAndTheUseCasesKnowNoAdapter(t *testing.T) {
 	packages := goSources(t)
 	allowed := map[string][]string{ // beside the standard library
 		"internal/inbox":    {},
-		"internal/engine":   {},
+		"internal/engine":   {"internal/inbox"},
 		"internal/pushmsg":  {"internal/inbox"},
 		"internal/receiver": {"internal/inbox", "internal/pushmsg", "internal/routing"},
 		"internal/relayer":  {"internal/inbox", "internal/engine", "internal/routing", "internal/config"},
@@ -135,6 +135,83 @@ func TestTheDomainAndTheUseCasesKnowNoAdapter(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// Every transition of a message is in the domain: nobody else gives a message a status or a reason. To read one back from where
+// it is stored is none.
+func TestTransitionsAreInTheDomain(t *testing.T) {
+	packages := goSources(t)
+	states := map[string]bool{} // the constants of Status and Reason
+	for _, f := range packages["internal/inbox"] {
+		ast.Inspect(f.syntax, func(n ast.Node) bool {
+			spec, ok := n.(*ast.ValueSpec)
+			if !ok {
+				return true
+			}
+			if typ, ok := spec.Type.(*ast.Ident); ok && (typ.Name == "Status" || typ.Name == "Reason") {
+				for _, name := range spec.Names {
+					states[name.Name] = true
+				}
+			}
+			return true
+		})
+	}
+	if !states["Parked"] || !states["Poisoned"] || len(states) < 15 {
+		t.Fatalf("the statuses and reasons found are %v", states)
+	}
+	selected := func(e ast.Expr, of string) string {
+		if s, ok := e.(*ast.SelectorExpr); ok {
+			if x, ok := s.X.(*ast.Ident); of == "" || (ok && x.Name == of) {
+				return s.Sel.Name
+			}
+		}
+		return ""
+	}
+	isState := func(name string) bool { return name == "Status" || name == "Reason" }
+	found := 0
+	for pkg, files := range packages {
+		for _, f := range files {
+			complain := func(what string) {
+				if pkg == "internal/inbox" {
+					found++
+				} else {
+					t.Errorf("%s %s", f.name, what)
+				}
+			}
+			ast.Inspect(f.syntax, func(n ast.Node) bool {
+				switch n := n.(type) {
+				case *ast.AssignStmt:
+					for i, to := range n.Lhs {
+						if len(n.Lhs) != len(n.Rhs) || !isState(selected(to, "")) {
+							continue
+						}
+						name := selected(n.Rhs[i], "inbox")
+						if x, ok := n.Rhs[i].(*ast.Ident); ok && pkg == "internal/inbox" {
+							name = x.Name
+						}
+						if states[name] {
+							complain("assigns " + name)
+						}
+					}
+				case *ast.CompositeLit:
+					if selected(n.Type, "inbox") != "Message" {
+						return true
+					}
+					for _, e := range n.Elts {
+						if kv, ok := e.(*ast.KeyValueExpr); ok {
+							if key, ok := kv.Key.(*ast.Ident); ok && isState(key.Name) && selected(kv.Value, "inbox") != "" {
+								complain("makes a message " + selected(kv.Value, "inbox"))
+							}
+						}
+					}
+				}
+				return true
+			})
+		}
+	}
+	if found < 15 {
+		t.Errorf("%d transitions were found in the domain: this test sees too little", found)
 	}
 }
 

@@ -12,42 +12,44 @@ import (
 	"context"
 	"encoding/json"
 	"time"
+
+	"github.com/pubsub-inbox/pubsub-inbox/internal/inbox"
 )
 
 // Verdict is the outcome of one delivery.
-type Verdict string
+type Verdict = inbox.Verdict
 
 const (
 	// Correlated: exactly one instance advanced.
-	Correlated Verdict = "CORRELATED"
+	Correlated = inbox.VerdictCorrelated
 	// Duplicate: the engine already has this delivery.
-	Duplicate Verdict = "DUPLICATE"
+	Duplicate = inbox.VerdictDuplicate
 	// HandedOver: the engine has taken the message, but nobody has advanced yet.
-	HandedOver Verdict = "HANDED_OVER"
+	HandedOver = inbox.VerdictHandedOver
 	// NotWaiting: nobody waits for it, now. Heals with time if the message has overtaken its process.
-	NotWaiting Verdict = "NOT_WAITING"
+	NotWaiting = inbox.VerdictNotWaiting
 	// AlreadyThrough: the process is past the point that waits for it.
-	AlreadyThrough Verdict = "ALREADY_THROUGH"
+	AlreadyThrough = inbox.VerdictAlreadyThrough
 	// Ambiguous: more than one instance waits for it.
-	Ambiguous Verdict = "AMBIGUOUS"
+	Ambiguous = inbox.VerdictAmbiguous
 	// Vanished: the waiting instance went away between look-up and delivery.
-	Vanished Verdict = "VANISHED"
+	Vanished = inbox.VerdictVanished
 	// Rejected: the engine refuses the message itself, for ever.
-	Rejected Verdict = "REJECTED"
+	Rejected = inbox.VerdictRejected
 	// RetryAfter: the engine asks for this message later. RetryAfter of the result says when.
-	RetryAfter Verdict = "RETRY_AFTER"
+	RetryAfter = inbox.VerdictRetryAfter
 	// Technical: it failed, surely without effect.
-	Technical Verdict = "TECHNICAL"
+	Technical = inbox.VerdictTechnical
 	// Throttled: the engine as a whole wants less. RetryAfter of the result may say when.
-	Throttled Verdict = "THROTTLED"
+	Throttled = inbox.VerdictThrottled
 	// Unauthorised: the engine refuses us, not the message.
-	Unauthorised Verdict = "UNAUTHORISED"
+	Unauthorised = inbox.VerdictUnauthorised
 	// Unknown: sent, and no definite answer.
-	Unknown Verdict = "UNKNOWN"
+	Unknown = inbox.VerdictUnknown
 	// Drop: the engine explicitly wants the message closed.
-	Drop Verdict = "DROP"
+	Drop = inbox.VerdictDrop
 	// NotStarted: nothing was sent, because BeforeSend forbade it.
-	NotStarted Verdict = "NOT_STARTED"
+	NotStarted = inbox.VerdictNotStarted
 )
 
 // Delivery is one message for one engine.

@@ -112,7 +112,7 @@ func PlanSettle(req SettleRequest, now, latest time.Time, lanes map[string]Lane,
 			}
 			m := *r.Message
 			if r.Refused && !refusesThisOne(r, engines[r.Engine], latest, req.Breakers[r.Engine]) {
-				m.GiveBack()
+				m.giveBack()
 				m.LastFailedAt = latest
 				r.Technical, r.Attempt = false, nil
 			}
@@ -173,8 +173,8 @@ func refusesThisOne(r Result, engine EngineState, now time.Time, policy BreakerP
 	return engine.answersOthers(r.Event, now, policy)
 }
 
-// GiveBack undoes the attempt that a claim recorded, of a message that was not handled.
-func (m *Message) GiveBack() {
+// giveBack undoes the attempt that a claim recorded, of a message that was not handled.
+func (m *Message) giveBack() {
 	m.Attempts--
 	m.Status, m.NextAttemptAt = Received, m.PlannedAt
 	if m.Attempts > 0 || m.OutcomeUnknown || m.LostWorkers > 0 {

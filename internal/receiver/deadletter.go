@@ -117,7 +117,7 @@ func (r *Receiver) deadLetter(letter *pushmsg.Envelope, body []byte) (*inbox.Arr
 	if m.Reason != "" {
 		detail = fmt.Sprintf("%s; %s: %s", detail, m.Reason, m.LastErrorMessage)
 	}
-	m.Status, m.Reason, m.LastErrorMessage = inbox.Parked, inbox.DeadLettered, inbox.Text(detail, inbox.MaxErrorMessage)
+	m.Arrive(inbox.DeadLettered, detail)
 	return a, &e
 }
 

@@ -296,8 +296,7 @@ func own(known []inbox.Known, m *inbox.Message) *inbox.Known {
 // key is what is taken (an emulator's ids start again at 1), the row has none.
 func (r *Receiver) contradict(c, a *inbox.Arrival, owner inbox.Known) {
 	m := &c.Message
-	m.Status, m.Reason, m.ConflictsWith = inbox.Parked, inbox.DedupeConflict, owner.ID
-	m.LastErrorMessage, m.NextAttemptAt = "other content under an identity that is taken", time.Time{}
+	m.ArriveBeside(owner.ID)
 	if owner.TransportKey == m.TransportKey {
 		m.TransportKey = ""
 	}
@@ -384,9 +383,7 @@ func (r *Receiver) arrivalBy(e *pushmsg.Envelope, d routing.Decision) *inbox.Arr
 	if !d.Claim.IsZero() && !slices.Contains(r.Buckets, d.Claim.Bucket) && d.Park == "" {
 		d.Park, d.ParkDetail = inbox.Contract, "claim: its bucket is none of those in claimCheck.buckets"
 	}
-	if d.Park != "" {
-		m.Status, m.Reason, m.LastErrorMessage = inbox.Parked, d.Park, inbox.Text(d.ParkDetail, inbox.MaxErrorMessage)
-	}
+	m.Arrive(d.Park, d.ParkDetail)
 	return a
 }
 
@@ -403,8 +400,8 @@ func (r *Receiver) transport(e *pushmsg.Envelope) *inbox.Arrival {
 		OrderingKey:  inbox.Text(e.OrderingKey, inbox.MaxTransport),
 		PublishedAt:  e.PublishTime,
 		OrderedAt:    e.PublishTime,
-		Status:       inbox.Received,
 	}
+	m.Arrive("", "")
 	if m.OrderedAt.IsZero() {
 		m.OrderedAt = r.Now().UTC()
 	}
@@ -417,8 +414,7 @@ func (r *Receiver) transport(e *pushmsg.Envelope) *inbox.Arrival {
 func (r *Receiver) safeForm(e *pushmsg.Envelope, body []byte, why string) *inbox.Arrival {
 	a := r.transport(e)
 	a.Body, a.ContentType = body, "application/json"
-	a.Message.Status, a.Message.Reason = inbox.Parked, inbox.Unreadable
-	a.Message.LastErrorMessage = inbox.Text(why, inbox.MaxErrorMessage)
+	a.Message.Arrive(inbox.Unreadable, why)
 	a.Message.ContentSHA256 = inbox.SHA256(e.RawMessage)
 	a.Message.PayloadSHA256, a.Message.PayloadBytes = inbox.SHA256(body), int64(len(body))
 	return a

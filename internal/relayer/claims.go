@@ -11,13 +11,10 @@ import (
 	"github.com/pubsub-inbox/pubsub-inbox/internal/routing"
 )
 
-// codeMissing stands on a row that waits for an object.
-const codeMissing = "CLAIM_MISSING"
-
 // fetch reads a payload that is kept beside its row. It is checked against what was received: nothing else is ever sent.
-func (w worker) fetch(ctx context.Context, m *inbox.Message, content *inbox.Content) (outcome, bool) {
+func (w worker) fetch(ctx context.Context, m *inbox.Message, content *inbox.Content) (inbox.Answer, bool) {
 	if content.PayloadLocation == "" {
-		return outcome{}, true
+		return inbox.Answer{}, true
 	}
 	o, err := inbox.ParseLocation(content.PayloadLocation)
 	if err != nil {
@@ -41,7 +38,7 @@ func (w worker) fetch(ctx context.Context, m *inbox.Message, content *inbox.Cont
 	switch {
 	case err == nil:
 		content.Body, content.HasBody = body, true
-		return outcome{}, true
+		return inbox.Answer{}, true
 	case errors.Is(err, inbox.ErrObjectMissing):
 		return parked(inbox.ClaimMissing, "PAYLOAD_MISSING", "the object that keeps its payload is gone"), false
 	case errors.Is(err, inbox.ErrObjectChanged), errors.Is(err, inbox.ErrObjectTooLarge):
@@ -53,10 +50,10 @@ func (w worker) fetch(ctx context.Context, m *inbox.Message, content *inbox.Cont
 
 // claim finds what a message refers to, and writes down in m and in what expressions see what it has found. The generation
 // that is there at first sight is the one that stays.
-func (w worker) claim(ctx context.Context, m *inbox.Message, in *routing.Input) (outcome, bool) {
+func (w worker) claim(ctx context.Context, m *inbox.Message, in *routing.Input) (inbox.Answer, bool) {
 	policy := w.Routes[m.Route].Claim
 	if policy == nil {
-		return outcome{}, true
+		return inbox.Answer{}, true
 	}
 	ref := m.Claim
 	if ref.IsZero() {
@@ -84,7 +81,7 @@ func (w worker) claim(ctx context.Context, m *inbox.Message, in *routing.Input) 
 		m.Claim = found.Object
 		switch err := w.Store.PinClaim(ctx, m, w.lane.lane); {
 		case errors.Is(err, inbox.ErrConflict):
-			return outcome{Result: engine.Result{Verdict: engine.NotStarted}}, false // the attempt is another's now
+			return inbox.Answer{Verdict: engine.NotStarted}, false // the attempt is another's now
 		case err != nil:
 			w.Log.ErrorContext(ctx, "writing down what a message refers to failed", "inboxId", m.ID, "error", err)
 			return notAsked("LOAD", "what it refers to could not be written down"), false
@@ -96,16 +93,16 @@ func (w worker) claim(ctx context.Context, m *inbox.Message, in *routing.Input) 
 			return w.unclaimed(ctx, m, found.Object, err), false
 		}
 	}
-	return outcome{}, true
+	return inbox.Answer{}, true
 }
 
 // unclaimed says what follows from an object that cannot be had. That nobody may look at it is no word about the object: only
 // one that is not there is waited for, and parked in the end.
-func (w worker) unclaimed(ctx context.Context, m *inbox.Message, ref inbox.Object, err error) outcome {
+func (w worker) unclaimed(ctx context.Context, m *inbox.Message, ref inbox.Object, err error) inbox.Answer {
 	switch {
 	case errors.Is(err, inbox.ErrObjectMissing):
-		return outcome{Result: engine.Result{Verdict: engine.NotWaiting, Code: codeMissing, Detail: "the object that it refers to is not there"},
-			waits: inbox.ClaimMissing, local: true}
+		return inbox.Answer{Verdict: engine.NotWaiting, Code: inbox.CodeClaimMissing, Detail: "the object that it refers to is not there",
+			Missed: inbox.ClaimMissing, NotAsked: true}
 	case errors.Is(err, inbox.ErrObjectChanged):
 		return parked(inbox.ClaimChanged, "CLAIM_CHANGED", "the object that it refers to has been replaced, or its content is not what the message says")
 	case errors.Is(err, inbox.ErrObjectTooLarge):
@@ -119,11 +116,6 @@ func (w worker) unclaimed(ctx context.Context, m *inbox.Message, ref inbox.Objec
 	errors.As(err, &answered)
 	w.Log.ErrorContext(ctx, "reading the object that a message refers to failed", "inboxId", m.ID, "bucket", ref.Bucket, "status", answered.HTTPStatus())
 	return notAsked("CLAIM_UNAVAILABLE", "the object that it refers to could not be read at the moment")
-}
-
-// parked is a finding that needs a person, made without the engine.
-func parked(reason inbox.Reason, code, detail string) outcome {
-	return outcome{Result: engine.Result{Verdict: engine.Rejected, Code: code, Detail: detail}, reason: reason, local: true}
 }
 
 // finishObjects marks the objects of messages that have finished, once that is committed: an open message's object is never

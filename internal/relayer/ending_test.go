@@ -3,7 +3,6 @@ package relayer
 import (
 	"context"
 	"log/slog"
-	"math/rand/v2"
 	"sync"
 	"testing"
 	"time"
@@ -68,7 +67,7 @@ func TestNothingStartsOnceTheProcessIsToldToEnd(t *testing.T) {
 			}
 			r := newRun(New(Config{Parallel: 1, Batch: 1, Routes: map[string]RoutePolicy{"r": {Engine: "e"}}},
 				Deps{Router: anyRouter{}, Engines: map[string]engine.Engine{"e": e}, Log: slog.New(slog.DiscardHandler), Now: time.Now,
-					NewID: func() string { return "run" }, Rand: func() *rand.Rand { return seeded() }, Observer: seen}), true)
+					NewID: func() string { return "run" }, Rand: seeded, Observer: seen}), true)
 			r.ending = end
 			m := &inbox.Message{ID: "m", Route: "r", Status: inbox.Processing, Attempts: 1}
 			load := &loader{ahead: map[string]bool{"m": true}, read: map[string]inbox.Content{"m": {HasBody: true}}}

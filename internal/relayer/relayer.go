@@ -89,6 +89,22 @@ func (unobserved) SettledIn(context.Context, time.Duration)                {}
 func (unobserved) Settled(context.Context, inbox.SettlePlan)               {}
 func (unobserved) Ran(context.Context, bool, time.Duration)                {}
 
+// RoutePolicy is what the relay must know of a route to settle its messages.
+type RoutePolicy struct {
+	Engine   string
+	Patience time.Duration
+	RetryMin time.Duration
+	RetryMax time.Duration
+	Start    bool // its messages start instances
+	Claim    *ClaimPolicy
+}
+
+// ClaimPolicy is what the relay does with an object that a message refers to. Nil: its messages refer to none.
+type ClaimPolicy struct {
+	Read     bool
+	MaxBytes int64 // that are read
+}
+
 // Config is how a relay runs. Package config documents the settings.
 type Config struct {
 	Consumer         string

@@ -39,14 +39,17 @@ func (w worker) work(ctx context.Context) {
 }
 
 func (w worker) notStarted(m *inbox.Message) inbox.Result {
-	return w.attempt(m, w.Now()).settle(engine.Result{Verdict: engine.NotStarted}, nil)
+	return w.attempt(m, w.Now()).Settle(inbox.Answer{Verdict: engine.NotStarted}, nil)
 }
 
-func (w worker) attempt(m *inbox.Message, started time.Time) attempt {
+// attempt is the attempt at m that began at started and ends now, on the local clock.
+func (w worker) attempt(m *inbox.Message, started time.Time) inbox.Attempt {
 	policy := w.Routes[m.Route]
 	local := w.Now()
-	return attempt{message: m, engine: policy.Engine, policy: policy, timeout: w.Engines[policy.Engine].Properties().Timeout,
-		owner: w.owner, started: w.lane.clock.Latest(started), now: w.lane.clock.Latest(local)}
+	return inbox.Attempt{Message: m, Engine: policy.Engine, Owner: w.owner, Revision: w.Revision,
+		Retry:   inbox.RetryPolicy{Patience: policy.Patience, Min: policy.RetryMin, Max: policy.RetryMax},
+		Timeout: w.Engines[policy.Engine].Properties().Timeout,
+		Started: w.lane.clock.Latest(started), Ended: w.lane.clock.Latest(local)}
 }
 
 // one takes one message through its engine.
@@ -87,39 +90,24 @@ func (w worker) one(ctx context.Context, m *inbox.Message, first bool) inbox.Res
 	return res
 }
 
-func (w worker) finish(m *inbox.Message, started time.Time, out outcome) inbox.Result {
-	a := w.attempt(m, started)
-	out.NotAsked = out.NotAsked || out.local
-	res := a.settle(out.Result, w.Rand())
-	if res.Attempt != nil {
-		res.Attempt.Revision = w.Revision
-	}
-	if out.reason != "" {
-		a.park(res.Message, out.reason)
-	}
-	if out.NotAsked && res.Technical {
-		// Ours, not the message's: it never counts towards poison.
-		res.Technical, res.Refused = false, false
-		res.Message.TechnicalFailures++
-		res.Message.OutageFailures++
-	}
-	if out.waits != "" && res.Message.Status == inbox.Parked && res.Message.Reason == inbox.NoWaitingInstance {
-		res.Message.Reason = out.waits
-	}
-	return res
+func (w worker) finish(m *inbox.Message, started time.Time, ans inbox.Answer) inbox.Result {
+	return w.attempt(m, started).Settle(ans, w.Rand())
 }
 
-// outcome is a verdict, and what only the relay knows about it.
-type outcome struct {
-	engine.Result
-	reason inbox.Reason // instead of the verdict's own
-	waits  inbox.Reason // instead of NO_WAITING_INSTANCE, when patience ends
-	local  bool         // no engine was asked
+// answered is what an engine has answered.
+func answered(res engine.Result) inbox.Answer {
+	return inbox.Answer{Verdict: res.Verdict, Code: res.Code, Detail: res.Detail, Reference: res.Reference, RetryAfter: res.RetryAfter,
+		NotAsked: res.NotAsked}
 }
 
 // notAsked is a failure of our own: it is tried again with backoff, so that it cannot spin.
-func notAsked(code, detail string) outcome {
-	return outcome{Result: engine.Result{Verdict: engine.Technical, Code: code, Detail: detail}, local: true}
+func notAsked(code, detail string) inbox.Answer {
+	return inbox.Answer{Verdict: engine.Technical, Code: code, Detail: detail, NotAsked: true}
+}
+
+// parked is a finding that needs a person, made without the engine.
+func parked(reason inbox.Reason, code, detail string) inbox.Answer {
+	return inbox.Answer{Verdict: engine.Rejected, Code: code, Detail: detail, Reason: reason, NotAsked: true}
 }
 
 // mayStart reports whether a call may begin: nothing starts that its lease might not outlast.
@@ -132,9 +120,9 @@ func (w worker) whileLeased(ctx context.Context) (context.Context, context.Cance
 	return context.WithTimeout(ctx, min(readLimit, w.lane.leaseEnds.Sub(w.Now())))
 }
 
-func (w worker) correlate(ctx context.Context, eng engine.Engine, m *inbox.Message, content inbox.Content) outcome {
+func (w worker) correlate(ctx context.Context, eng engine.Engine, m *inbox.Message, content inbox.Content) inbox.Answer {
 	if !content.HasBody {
-		return outcome{Result: engine.Result{Verdict: engine.Rejected, Code: "PAYLOAD_GONE", Detail: "the payload has been deleted"}, reason: inbox.ClaimMissing, local: true}
+		return parked(inbox.ClaimMissing, "PAYLOAD_GONE", "the payload has been deleted")
 	}
 	input := routing.Input{
 		MessageID: content.MessageID, OrderingKey: content.OrderingKey, Subscription: content.Subscription,
@@ -146,7 +134,7 @@ func (w worker) correlate(ctx context.Context, eng engine.Engine, m *inbox.Messa
 	call, err := w.Router.Call(m.Route, input, content.Type, content.Version)
 	var contract *routing.ContractError
 	if errors.As(err, &contract) {
-		return outcome{Result: engine.Result{Verdict: engine.Rejected, Code: "CONTRACT", Detail: contract.Detail}, reason: inbox.Contract, local: true}
+		return parked(inbox.Contract, "CONTRACT", contract.Detail)
 	}
 	if err != nil {
 		w.Log.ErrorContext(ctx, "evaluating a route failed", "inboxId", m.ID, "route", m.Route, "error", err)
@@ -168,7 +156,7 @@ func (w worker) correlate(ctx context.Context, eng engine.Engine, m *inbox.Messa
 	}
 	if !w.mayStart(eng) {
 		// Everything before this may have been slow. The adapter asks once more just before it sends.
-		return outcome{Result: engine.Result{Verdict: engine.NotStarted}}
+		return inbox.Answer{Verdict: engine.NotStarted}
 	}
 	if m.OutcomeUnknown {
 		if out, done := w.probe(ctx, eng, delivery); done {
@@ -184,11 +172,11 @@ func (w worker) correlate(ctx context.Context, eng engine.Engine, m *inbox.Messa
 		}
 	}
 	if res.Verdict == engine.NotWaiting {
-		if a := w.attempt(m, w.Now()); a.patienceEnds(res.Code) {
+		if a := w.attempt(m, w.Now()); a.PatienceEnds(res.Code) {
 			return w.patienceEnded(ctx, eng, delivery, res)
 		}
 	}
-	return outcome{Result: res}
+	return answered(res)
 }
 
 func (w worker) call(ctx context.Context, eng engine.Engine, m *inbox.Message, d engine.Delivery) engine.Result {
@@ -201,42 +189,40 @@ func (w worker) call(ctx context.Context, eng engine.Engine, m *inbox.Message, d
 }
 
 // probe decides about a message that may have been delivered. It reports done unless the message is to be sent (again).
-func (w worker) probe(ctx context.Context, eng engine.Engine, d engine.Delivery) (outcome, bool) {
+func (w worker) probe(ctx context.Context, eng engine.Engine, d engine.Delivery) (inbox.Answer, bool) {
 	prober, ok := eng.(engine.Prober)
 	if !ok || !eng.Properties().Probe {
 		if eng.Properties().Idempotent {
-			return outcome{}, false
+			return inbox.Answer{}, false
 		}
-		return outcome{Result: engine.Result{Verdict: engine.Rejected, Code: "UNKNOWN_OUTCOME",
-			Detail: "an earlier delivery had an unknown outcome, and the engine can neither be asked nor take it twice"},
-			reason: inbox.PossiblyDelivered, local: true}, true
+		return parked(inbox.PossiblyDelivered, "UNKNOWN_OUTCOME",
+			"an earlier delivery had an unknown outcome, and the engine can neither be asked nor take it twice"), true
 	}
 	found, res := prober.Probe(ctx, d)
 	switch found {
 	case engine.ProbeFound:
 		res.Verdict = engine.Duplicate
-		return outcome{Result: res}, true
 	case engine.ProbeWaiting:
-		return outcome{}, false
+		return inbox.Answer{}, false
 	case engine.ProbeGone:
-		res.Verdict = engine.Rejected
-		return outcome{Result: res, reason: inbox.PossiblyDelivered}, true
+		return inbox.Answer{Verdict: engine.Rejected, Code: res.Code, Detail: res.Detail, Reference: res.Reference, NotAsked: res.NotAsked,
+			Reason: inbox.PossiblyDelivered}, true
 	}
-	return outcome{Result: res}, true
+	return answered(res), true
 }
 
 // patienceEnded looks into history before a message is parked for want of an instance.
-func (w worker) patienceEnded(ctx context.Context, eng engine.Engine, d engine.Delivery, res engine.Result) outcome {
+func (w worker) patienceEnded(ctx context.Context, eng engine.Engine, d engine.Delivery, res engine.Result) inbox.Answer {
 	historian, ok := eng.(engine.Historian)
 	if !ok {
-		return outcome{Result: res}
+		return answered(res)
 	}
 	// However little of the lease is left: it only reads, and an answer that comes too late changes nothing.
 	switch through := historian.Through(ctx, d); through.Verdict {
 	case engine.NotWaiting:
-		return outcome{Result: res}
+		return answered(res)
 	default:
-		return outcome{Result: through}
+		return answered(through)
 	}
 }
 

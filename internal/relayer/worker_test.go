@@ -109,7 +109,7 @@ func (e *errand) run(store Store, log *slog.Logger, lease time.Duration) *run {
 	return newRun(New(Config{Parallel: 1, Batch: 1, Poll: time.Second, Lease: lease, Buckets: []string{"b"}, Budget: time.Minute,
 		Routes: map[string]RoutePolicy{"r": {Engine: "e", RetryMin: time.Minute, RetryMax: time.Minute, Claim: &ClaimPolicy{Read: true, MaxBytes: 10}}}},
 		Deps{Store: store, Objects: errandObjects{errand: e}, Router: errandRouter{errand: e}, Engines: map[string]engine.Engine{"e": errandEngine{e}},
-			Log: log, Now: time.Now, After: time.After, NewID: func() string { return "run" }, Rand: func() *rand.Rand { return seeded() }}), true)
+			Log: log, Now: time.Now, After: time.After, NewID: func() string { return "run" }, Rand: seeded}), true)
 }
 
 func (e *errand) message() *inbox.Message {
@@ -409,3 +409,5 @@ func TestAWorkerEndsWhenNobodyReadsItsResults(t *testing.T) {
 		worker{run: r, lane: lane}.work(t.Context()) // the bubble reports a worker that waits for ever as a deadlock
 	})
 }
+
+func seeded() *rand.Rand { return rand.New(rand.NewPCG(1, 2)) }

@@ -43,7 +43,7 @@ func (s *Store) Discard(ctx context.Context, d Discarding) (Changed, error) {
 			return err
 		}
 		changed = Changed{Before: m, After: m}
-		changed.After.Status, changed.After.ProcessedAt, changed.After.PurgeAfter = inbox.Discarded, d.At, d.Until
+		changed.After.Discard(d.At, d.Until)
 		mutations := []*spanner.Mutation{
 			writeState(&changed.After),
 			s.audit(auditEntry{Consumer: m.Consumer, Actor: inbox.Text(d.Actor, 256), Action: "discard", Reason: d.Reason, InboxID: d.ID,

@@ -1,4 +1,4 @@
-package relayer
+package inbox_test
 
 import (
 	"fmt"
@@ -8,7 +8,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/pubsub-inbox/pubsub-inbox/internal/engine"
 	"github.com/pubsub-inbox/pubsub-inbox/internal/inbox"
 )
 
@@ -18,10 +17,10 @@ var (
 )
 
 // tried is a message at its third attempt, and the attempt.
-func tried(changes ...func(*attempt, *inbox.Message)) attempt {
+func tried(changes ...func(*inbox.Attempt, *inbox.Message)) inbox.Attempt {
 	m := &inbox.Message{ID: "m", Status: inbox.Processing, Attempts: 3, ProcessingStartedAt: callBegan}
-	a := attempt{message: m, engine: "e", owner: "me", timeout: 5 * time.Second, started: callBegan, now: callEnded,
-		policy: RoutePolicy{Engine: "e", Patience: 24 * time.Hour, RetryMin: 10 * time.Second, RetryMax: 10 * time.Minute}}
+	a := inbox.Attempt{Message: m, Engine: "e", Owner: "me", Timeout: 5 * time.Second, Started: callBegan, Ended: callEnded,
+		Retry: inbox.RetryPolicy{Patience: 24 * time.Hour, Min: 10 * time.Second, Max: 10 * time.Minute}}
 	for _, change := range changes {
 		change(&a, m)
 	}
@@ -39,7 +38,7 @@ func between(t *testing.T, what string, got, low, high time.Duration) {
 
 func TestEachVerdictHasItsNextState(t *testing.T) {
 	tests := []struct {
-		verdict   engine.Verdict
+		verdict   inbox.Verdict
 		status    inbox.Status
 		reason    inbox.Reason
 		event     inbox.EngineEventKind
@@ -49,28 +48,28 @@ func TestEachVerdictHasItsNextState(t *testing.T) {
 		unknown   bool          // the outcome
 		attempts  int64
 	}{
-		{engine.Correlated, inbox.Processed, "", inbox.EngineAnswered, 0, 0, false, false, false, 3},
-		{engine.Duplicate, inbox.Processed, "", inbox.EngineAnswered, 0, 0, false, false, false, 3},
-		{engine.HandedOver, inbox.Processed, "", inbox.EngineAnswered, 0, 0, false, false, false, 3},
-		{engine.NotWaiting, inbox.Retrying, "", inbox.EngineAnswered, 20 * time.Second, 40 * time.Second, true, false, false, 3},
-		{engine.AlreadyThrough, inbox.Parked, inbox.AlreadyThrough, inbox.EngineAnswered, 0, 0, true, false, false, 3},
-		{engine.Ambiguous, inbox.Parked, inbox.Ambiguous, inbox.EngineAnswered, 0, 0, true, false, false, 3},
-		{engine.Vanished, inbox.Parked, inbox.Vanished, inbox.EngineAnswered, 0, 0, true, false, false, 3},
-		{engine.Rejected, inbox.Parked, inbox.Rejected, inbox.EngineAnswered, 0, 0, true, false, false, 3},
-		{engine.RetryAfter, inbox.Retrying, "", inbox.EngineAnswered, 10 * time.Second, 10 * time.Second, true, false, false, 3},
-		{engine.Technical, inbox.Retrying, "", inbox.EngineFailed, 5 * time.Second, 10 * time.Second, true, true, false, 3},
-		{engine.Throttled, inbox.Retrying, "", inbox.EngineThrottled, 5 * time.Second, 10 * time.Second, true, true, false, 3},
-		{engine.Unauthorised, inbox.Retrying, "", inbox.EngineRefusedUs, 5 * time.Second, 10 * time.Second, true, true, false, 3},
-		{engine.Unknown, inbox.Retrying, "", inbox.EngineFailed, 9 * time.Second, 10 * time.Second, true, true, true, 3},
-		{engine.Drop, inbox.Discarded, "", inbox.EngineAnswered, 0, 0, true, false, false, 3},
-		{engine.NotStarted, inbox.Retrying, "", inbox.EngineSilent, 0, 0, false, false, false, 2},
-		{"SOMETHING_NEW", inbox.Retrying, "", inbox.EngineAnswered, 5 * time.Second, 10 * time.Second, true, true, false, 3},
+		{inbox.VerdictCorrelated, inbox.Processed, "", inbox.EngineAnswered, 0, 0, false, false, false, 3},
+		{inbox.VerdictDuplicate, inbox.Processed, "", inbox.EngineAnswered, 0, 0, false, false, false, 3},
+		{inbox.VerdictHandedOver, inbox.Processed, "", inbox.EngineAnswered, 0, 0, false, false, false, 3},
+		{inbox.VerdictNotWaiting, inbox.Retrying, "", inbox.EngineAnswered, 20 * time.Second, 40 * time.Second, true, false, false, 3},
+		{inbox.VerdictAlreadyThrough, inbox.Parked, inbox.AlreadyThrough, inbox.EngineAnswered, 0, 0, true, false, false, 3},
+		{inbox.VerdictAmbiguous, inbox.Parked, inbox.Ambiguous, inbox.EngineAnswered, 0, 0, true, false, false, 3},
+		{inbox.VerdictVanished, inbox.Parked, inbox.Vanished, inbox.EngineAnswered, 0, 0, true, false, false, 3},
+		{inbox.VerdictRejected, inbox.Parked, inbox.Rejected, inbox.EngineAnswered, 0, 0, true, false, false, 3},
+		{inbox.VerdictRetryAfter, inbox.Retrying, "", inbox.EngineAnswered, 10 * time.Second, 10 * time.Second, true, false, false, 3},
+		{inbox.VerdictTechnical, inbox.Retrying, "", inbox.EngineFailed, 5 * time.Second, 10 * time.Second, true, true, false, 3},
+		{inbox.VerdictThrottled, inbox.Retrying, "", inbox.EngineThrottled, 5 * time.Second, 10 * time.Second, true, true, false, 3},
+		{inbox.VerdictUnauthorised, inbox.Retrying, "", inbox.EngineRefusedUs, 5 * time.Second, 10 * time.Second, true, true, false, 3},
+		{inbox.VerdictUnknown, inbox.Retrying, "", inbox.EngineFailed, 9 * time.Second, 10 * time.Second, true, true, true, 3},
+		{inbox.VerdictDrop, inbox.Discarded, "", inbox.EngineAnswered, 0, 0, true, false, false, 3},
+		{inbox.VerdictNotStarted, inbox.Retrying, "", inbox.EngineSilent, 0, 0, false, false, false, 2},
+		{"SOMETHING_NEW", inbox.Retrying, "", inbox.EngineFailed, 5 * time.Second, 10 * time.Second, true, true, false, 3},
 	}
 	for _, tt := range tests {
 		t.Run(string(tt.verdict), func(t *testing.T) {
 			a := tried()
-			before := *a.message
-			got := a.settle(engine.Result{Verdict: tt.verdict, Code: "CODE", Detail: "a sentence", Reference: "instance-1"}, seeded())
+			before := *a.Message
+			got := a.Settle(inbox.Answer{Verdict: tt.verdict, Code: "CODE", Detail: "a sentence", Reference: "instance-1"}, seeded())
 			m := got.Message
 			if m.Status != tt.status || m.Reason != tt.reason {
 				t.Errorf("it becomes %s/%s, want %s/%s", m.Status, m.Reason, tt.status, tt.reason)
@@ -87,7 +86,7 @@ func TestEachVerdictHasItsNextState(t *testing.T) {
 				t.Errorf("technical %v, outcome unknown %v, attempts %d; want %v, %v, %d", got.Technical, m.OutcomeUnknown, m.Attempts,
 					tt.technical, tt.unknown, tt.attempts)
 			}
-			if m.HandedOver != (tt.verdict == engine.HandedOver) || m.EngineReference != "instance-1" {
+			if m.HandedOver != (tt.verdict == inbox.VerdictHandedOver) || m.EngineReference != "instance-1" {
 				t.Errorf("handed over %v, reference %q", m.HandedOver, m.EngineReference)
 			}
 			if got.Number != 3 || got.Engine != "e" || !got.StartedAt.Equal(callBegan) || !got.EndedAt.Equal(callEnded) {
@@ -104,7 +103,7 @@ func TestEachVerdictHasItsNextState(t *testing.T) {
 			if diff := cmp.Diff(want, got.Attempt); diff != "" {
 				t.Errorf("attempt: %s", diff)
 			}
-			if diff := cmp.Diff(before, *a.message); diff != "" {
+			if diff := cmp.Diff(before, *a.Message); diff != "" {
 				t.Errorf("the claimed message changed: %s", diff)
 			}
 		})
@@ -112,32 +111,32 @@ func TestEachVerdictHasItsNextState(t *testing.T) {
 }
 
 func TestASuccessLeavesNoTraceOfEarlierErrors(t *testing.T) {
-	a := tried(func(_ *attempt, m *inbox.Message) {
+	a := tried(func(_ *inbox.Attempt, m *inbox.Message) {
 		m.OutcomeUnknown, m.Reason, m.LastErrorCode, m.LastErrorMessage = true, inbox.Ambiguous, "HTTP 500", "it failed"
 	})
-	m := a.settle(engine.Result{Verdict: engine.Duplicate}, seeded()).Message
+	m := a.Settle(inbox.Answer{Verdict: inbox.VerdictDuplicate}, seeded()).Message
 	if m.OutcomeUnknown || m.Reason != "" || m.LastErrorCode != "" || m.LastErrorMessage != "" {
 		t.Errorf("left: unknown %v, reason %q, error %q %q", m.OutcomeUnknown, m.Reason, m.LastErrorCode, m.LastErrorMessage)
 	}
 }
 
 func TestAnErrorWithoutACodeIsCalledByItsVerdict(t *testing.T) {
-	if got := tried().settle(engine.Result{Verdict: engine.Technical}, seeded()).Message.LastErrorCode; got != "TECHNICAL" {
+	if got := tried().Settle(inbox.Answer{Verdict: inbox.VerdictTechnical}, seeded()).Message.LastErrorCode; got != "TECHNICAL" {
 		t.Errorf("got %q, want TECHNICAL", got)
 	}
 }
 
 // While an earlier delivery may have had its effect, "nobody waits" and "already through" may be that effect.
 func TestAnUnknownOutcomeTurnsSomeReasonsIntoAQuestion(t *testing.T) {
-	for verdict, want := range map[engine.Verdict]inbox.Reason{
-		engine.AlreadyThrough: inbox.PossiblyDelivered,
-		engine.NotWaiting:     inbox.PossiblyDelivered, // patience is over
-		engine.Ambiguous:      inbox.Ambiguous,
-		engine.Vanished:       inbox.Vanished,
-		engine.Rejected:       inbox.Rejected,
+	for verdict, want := range map[inbox.Verdict]inbox.Reason{
+		inbox.VerdictAlreadyThrough: inbox.PossiblyDelivered,
+		inbox.VerdictNotWaiting:     inbox.PossiblyDelivered, // patience is over
+		inbox.VerdictAmbiguous:      inbox.Ambiguous,
+		inbox.VerdictVanished:       inbox.Vanished,
+		inbox.VerdictRejected:       inbox.Rejected,
 	} {
-		a := tried(func(a *attempt, m *inbox.Message) { m.OutcomeUnknown, a.policy.Patience = true, 0 })
-		m := a.settle(engine.Result{Verdict: verdict}, seeded()).Message
+		a := tried(func(a *inbox.Attempt, m *inbox.Message) { m.OutcomeUnknown, a.Retry.Patience = true, 0 })
+		m := a.Settle(inbox.Answer{Verdict: verdict}, seeded()).Message
 		if m.Status != inbox.Parked || m.Reason != want || !m.OutcomeUnknown {
 			t.Errorf("%s: %s/%s, outcome unknown %v; want PARKED/%s, true", verdict, m.Status, m.Reason, m.OutcomeUnknown, want)
 		}
@@ -174,16 +173,16 @@ func TestPatienceIsAddedUpBetweenAnswers(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			a := tried(func(a *attempt, m *inbox.Message) {
-				m.PatienceUsed, a.policy.Patience = tt.used, tt.patience
+			a := tried(func(a *inbox.Attempt, m *inbox.Message) {
+				m.PatienceUsed, a.Retry.Patience = tt.used, tt.patience
 				if tt.last != 0 {
 					m.LastNotWaitingAt = callEnded.Add(-tt.last)
 				}
 			})
-			if got := a.patienceEnds(""); got != tt.patienceOver {
+			if got := a.PatienceEnds(""); got != tt.patienceOver {
 				t.Errorf("patience ends: %v, want %v", got, tt.patienceOver)
 			}
-			m := a.settle(engine.Result{Verdict: engine.NotWaiting}, seeded()).Message
+			m := a.Settle(inbox.Answer{Verdict: inbox.VerdictNotWaiting}, seeded()).Message
 			if m.PatienceUsed != tt.wantUsed || !m.LastNotWaitingAt.Equal(callEnded) {
 				t.Errorf("used %v since %v, want %v since %v", m.PatienceUsed, m.LastNotWaitingAt, tt.wantUsed, callEnded)
 			}
@@ -198,11 +197,11 @@ func TestPatienceIsAddedUpBetweenAnswers(t *testing.T) {
 }
 
 func TestEveryOtherAnswerStopsTheClockOfPatience(t *testing.T) {
-	for _, v := range []engine.Verdict{engine.Technical, engine.Throttled, engine.Unknown, engine.RetryAfter, engine.Ambiguous} {
-		a := tried(func(_ *attempt, m *inbox.Message) {
+	for _, v := range []inbox.Verdict{inbox.VerdictTechnical, inbox.VerdictThrottled, inbox.VerdictUnknown, inbox.VerdictRetryAfter, inbox.VerdictAmbiguous} {
+		a := tried(func(_ *inbox.Attempt, m *inbox.Message) {
 			m.PatienceUsed, m.LastNotWaitingAt = time.Hour, callEnded.Add(-time.Hour)
 		})
-		m := a.settle(engine.Result{Verdict: v}, seeded()).Message
+		m := a.Settle(inbox.Answer{Verdict: v}, seeded()).Message
 		if !m.LastNotWaitingAt.IsZero() || m.PatienceUsed != time.Hour {
 			t.Errorf("%s: used %v since %v, want 1h, and no clock running", v, m.PatienceUsed, m.LastNotWaitingAt)
 		}
@@ -211,8 +210,8 @@ func TestEveryOtherAnswerStopsTheClockOfPatience(t *testing.T) {
 
 func TestNotWaitingBacksOffByAttemptsAndIsBounded(t *testing.T) {
 	for attempts, want := range map[int64]time.Duration{1: 10 * time.Second, 2: 20 * time.Second, 4: 80 * time.Second, 7: 10 * time.Minute, 1 << 40: 10 * time.Minute} {
-		a := tried(func(_ *attempt, m *inbox.Message) { m.Attempts = attempts })
-		m := a.settle(engine.Result{Verdict: engine.NotWaiting}, seeded()).Message
+		a := tried(func(_ *inbox.Attempt, m *inbox.Message) { m.Attempts = attempts })
+		m := a.Settle(inbox.Answer{Verdict: inbox.VerdictNotWaiting}, seeded()).Message
 		between(t, fmt.Sprintf("the wait after attempt %d", attempts), m.NextAttemptAt.Sub(callEnded), want/2, want)
 	}
 }
@@ -221,28 +220,28 @@ func TestAnEngineMayAskForTimeWithinBounds(t *testing.T) {
 	const h = time.Hour
 	tests := []struct {
 		name                       string
-		verdict                    engine.Verdict
+		verdict                    inbox.Verdict
 		asked, retryMin, retryMax_ time.Duration
 		low, high                  time.Duration // of the message's wait
 		event                      time.Duration // what the engine's breaker is told
 	}{
-		{"not said", engine.RetryAfter, 0, 10 * time.Second, 10 * time.Minute, 10 * time.Second, 10 * time.Second, 0},
-		{"less than the least", engine.RetryAfter, time.Second, 10 * time.Second, 10 * time.Minute, 10 * time.Second, 10 * time.Second, time.Second},
-		{"in between", engine.RetryAfter, 30 * time.Minute, 10 * time.Second, 10 * time.Minute, 30 * time.Minute, 30 * time.Minute, 30 * time.Minute},
-		{"an hour at most", engine.RetryAfter, 24 * h, 10 * time.Second, 10 * time.Minute, h, h, h},
-		{"or as long as the route would wait", engine.RetryAfter, 24 * h, 10 * time.Second, 6 * h, 6 * h, 6 * h, 6 * h},
-		{"a negative time", engine.RetryAfter, -h, 10 * time.Second, 10 * time.Minute, 10 * time.Second, 10 * time.Second, -h},
-		{"throttled, not said", engine.Throttled, 0, 10 * time.Second, 10 * time.Minute, 5 * time.Second, 10 * time.Second, 0},
-		{"throttled, less than the backoff", engine.Throttled, time.Second, 10 * time.Second, 10 * time.Minute, 5 * time.Second, 10 * time.Second, time.Second},
-		{"throttled, more", engine.Throttled, 5 * time.Minute, 10 * time.Second, 10 * time.Minute, 5 * time.Minute, 5 * time.Minute, 5 * time.Minute},
-		{"throttled, too much", engine.Throttled, 24 * h, 10 * time.Second, 10 * time.Minute, h, h, h},
-		{"technical, with a time", engine.Technical, 5 * time.Minute, 10 * time.Second, 10 * time.Minute, 5 * time.Minute, 5 * time.Minute, 5 * time.Minute},
-		{"technical, too much", engine.Technical, 24 * h, 10 * time.Second, 10 * time.Minute, h, h, h},
+		{"not said", inbox.VerdictRetryAfter, 0, 10 * time.Second, 10 * time.Minute, 10 * time.Second, 10 * time.Second, 0},
+		{"less than the least", inbox.VerdictRetryAfter, time.Second, 10 * time.Second, 10 * time.Minute, 10 * time.Second, 10 * time.Second, time.Second},
+		{"in between", inbox.VerdictRetryAfter, 30 * time.Minute, 10 * time.Second, 10 * time.Minute, 30 * time.Minute, 30 * time.Minute, 30 * time.Minute},
+		{"an hour at most", inbox.VerdictRetryAfter, 24 * h, 10 * time.Second, 10 * time.Minute, h, h, h},
+		{"or as long as the route would wait", inbox.VerdictRetryAfter, 24 * h, 10 * time.Second, 6 * h, 6 * h, 6 * h, 6 * h},
+		{"a negative time", inbox.VerdictRetryAfter, -h, 10 * time.Second, 10 * time.Minute, 10 * time.Second, 10 * time.Second, -h},
+		{"throttled, not said", inbox.VerdictThrottled, 0, 10 * time.Second, 10 * time.Minute, 5 * time.Second, 10 * time.Second, 0},
+		{"throttled, less than the backoff", inbox.VerdictThrottled, time.Second, 10 * time.Second, 10 * time.Minute, 5 * time.Second, 10 * time.Second, time.Second},
+		{"throttled, more", inbox.VerdictThrottled, 5 * time.Minute, 10 * time.Second, 10 * time.Minute, 5 * time.Minute, 5 * time.Minute, 5 * time.Minute},
+		{"throttled, too much", inbox.VerdictThrottled, 24 * h, 10 * time.Second, 10 * time.Minute, h, h, h},
+		{"technical, with a time", inbox.VerdictTechnical, 5 * time.Minute, 10 * time.Second, 10 * time.Minute, 5 * time.Minute, 5 * time.Minute, 5 * time.Minute},
+		{"technical, too much", inbox.VerdictTechnical, 24 * h, 10 * time.Second, 10 * time.Minute, h, h, h},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			a := tried(func(a *attempt, _ *inbox.Message) { a.policy.RetryMin, a.policy.RetryMax = tt.retryMin, tt.retryMax_ })
-			got := a.settle(engine.Result{Verdict: tt.verdict, RetryAfter: tt.asked}, seeded())
+			a := tried(func(a *inbox.Attempt, _ *inbox.Message) { a.Retry.Min, a.Retry.Max = tt.retryMin, tt.retryMax_ })
+			got := a.Settle(inbox.Answer{Verdict: tt.verdict, RetryAfter: tt.asked}, seeded())
 			between(t, "the wait", got.Message.NextAttemptAt.Sub(callEnded), tt.low, tt.high)
 			if got.Event.RetryAfter != tt.event {
 				t.Errorf("the breaker is told %v, want %v", got.Event.RetryAfter, tt.event)
@@ -267,10 +266,10 @@ func TestPatienceCountsNoMoreThanThePlannedWait(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			a := tried(func(a *attempt, m *inbox.Message) {
+			a := tried(func(a *inbox.Attempt, m *inbox.Message) {
 				m.LastNotWaitingAt, m.PlannedAt = callEnded.Add(-tt.last), callEnded.Add(-tt.planned)
 			})
-			if got := a.settle(engine.Result{Verdict: engine.NotWaiting}, seeded()).Message; got.PatienceUsed != tt.want || got.Status != inbox.Retrying {
+			if got := a.Settle(inbox.Answer{Verdict: inbox.VerdictNotWaiting}, seeded()).Message; got.PatienceUsed != tt.want || got.Status != inbox.Retrying {
 				t.Errorf("used %v, %s; want %v, RETRYING", got.PatienceUsed, got.Status, tt.want)
 			}
 		})
@@ -279,9 +278,9 @@ func TestPatienceCountsNoMoreThanThePlannedWait(t *testing.T) {
 
 // The failure itself is counted when it is stored: what others were answered meanwhile decides what it is.
 func TestTechnicalFailuresAreCountedWhereTheyAreStored(t *testing.T) {
-	for _, v := range []engine.Verdict{engine.Technical, engine.Unknown, engine.Throttled, engine.Unauthorised} {
-		a := tried(func(_ *attempt, m *inbox.Message) { m.TechnicalFailures = 5 })
-		got := a.settle(engine.Result{Verdict: v}, seeded())
+	for _, v := range []inbox.Verdict{inbox.VerdictTechnical, inbox.VerdictUnknown, inbox.VerdictThrottled, inbox.VerdictUnauthorised} {
+		a := tried(func(_ *inbox.Attempt, m *inbox.Message) { m.TechnicalFailures = 5 })
+		got := a.Settle(inbox.Answer{Verdict: v}, seeded())
 		if got.Message.TechnicalFailures != 5 || !got.Technical {
 			t.Errorf("%s: %d failures, technical %v; want 5, true", v, got.Message.TechnicalFailures, got.Technical)
 		}
@@ -304,8 +303,8 @@ func TestAnUnknownOutcomeIsNotLookedUpBeforeTwiceTheTimeout(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			a := tried(func(a *attempt, _ *inbox.Message) { a.timeout, a.now = tt.timeout, callBegan.Add(tt.took) })
-			m := a.settle(engine.Result{Verdict: engine.Unknown}, seeded()).Message
+			a := tried(func(a *inbox.Attempt, _ *inbox.Message) { a.Timeout, a.Ended = tt.timeout, callBegan.Add(tt.took) })
+			m := a.Settle(inbox.Answer{Verdict: inbox.VerdictUnknown}, seeded()).Message
 			between(t, "the next attempt, after the call began", m.NextAttemptAt.Sub(callBegan), tt.low, tt.high)
 			if !m.OutcomeUnknown || m.Status != inbox.Retrying {
 				t.Errorf("outcome unknown %v, %s", m.OutcomeUnknown, m.Status)
@@ -328,14 +327,14 @@ func TestWhatWasNotHandledIsGivenBackAsItWas(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			asked, planned := callEnded.Add(-time.Hour), callBegan.Add(-time.Second)
-			a := tried(func(_ *attempt, m *inbox.Message) {
+			a := tried(func(_ *inbox.Attempt, m *inbox.Message) {
 				m.LastNotWaitingAt, m.PatienceUsed, m.TechnicalFailures, m.FirstFailedAt = asked, time.Minute, 4, asked
 				m.LastErrorCode, m.LastErrorMessage, m.PlannedAt = "HTTP 404", "nobody waits", planned
 				tt.change(m)
 			})
-			want := *a.message
+			want := *a.Message
 			want.Status, want.Attempts, want.NextAttemptAt = tt.want, want.Attempts-1, planned
-			got := a.settle(engine.Result{Verdict: engine.NotStarted}, nil) // nothing random about it
+			got := a.Settle(inbox.Answer{Verdict: inbox.VerdictNotStarted}, nil) // nothing random about it
 			if diff := cmp.Diff(want, *got.Message); diff != "" {
 				t.Error(diff)
 			}
@@ -349,9 +348,9 @@ func TestWhatWasNotHandledIsGivenBackAsItWas(t *testing.T) {
 // Whatever its verdict, a finding that is the adapter's own says nothing about the engine: neither that it is there, nor
 // that the worker who found it would survive a call.
 func TestWhatAnAdapterFindsWithoutItsEngineIsSilentAboutIt(t *testing.T) {
-	for _, v := range []engine.Verdict{engine.Rejected, engine.NotWaiting, engine.Technical, engine.Correlated, engine.Unauthorised} {
-		a := tried(func(_ *attempt, m *inbox.Message) { m.LostWorkers = 3 })
-		got := a.settle(engine.Result{Verdict: v, NotAsked: true}, seeded())
+	for _, v := range []inbox.Verdict{inbox.VerdictRejected, inbox.VerdictNotWaiting, inbox.VerdictTechnical, inbox.VerdictCorrelated, inbox.VerdictUnauthorised} {
+		a := tried(func(_ *inbox.Attempt, m *inbox.Message) { m.LostWorkers = 3 })
+		got := a.Settle(inbox.Answer{Verdict: v, NotAsked: true}, seeded())
 		if got.Event.Kind != inbox.EngineSilent || got.Message.LostWorkers != 3 {
 			t.Errorf("%s: the event is of kind %d and %d workers are lost, want %d, 3", v, got.Event.Kind, got.Message.LostWorkers, inbox.EngineSilent)
 		}
@@ -359,21 +358,21 @@ func TestWhatAnAdapterFindsWithoutItsEngineIsSilentAboutIt(t *testing.T) {
 }
 
 func TestOnlyADefiniteAnswerClearsTheSuspicion(t *testing.T) {
-	for v, cleared := range map[engine.Verdict]bool{
-		engine.Correlated: true, engine.Duplicate: true, engine.HandedOver: true, engine.NotWaiting: true, engine.AlreadyThrough: true,
-		engine.Ambiguous: true, engine.Vanished: true, engine.Rejected: true, engine.RetryAfter: true, engine.Drop: true,
-		engine.Technical: false, engine.Throttled: false, engine.Unauthorised: false, engine.Unknown: false, engine.NotStarted: false,
+	for v, cleared := range map[inbox.Verdict]bool{
+		inbox.VerdictCorrelated: true, inbox.VerdictDuplicate: true, inbox.VerdictHandedOver: true, inbox.VerdictNotWaiting: true, inbox.VerdictAlreadyThrough: true,
+		inbox.VerdictAmbiguous: true, inbox.VerdictVanished: true, inbox.VerdictRejected: true, inbox.VerdictRetryAfter: true, inbox.VerdictDrop: true,
+		inbox.VerdictTechnical: false, inbox.VerdictThrottled: false, inbox.VerdictUnauthorised: false, inbox.VerdictUnknown: false, inbox.VerdictNotStarted: false,
 	} {
-		a := tried(func(_ *attempt, m *inbox.Message) { m.LostWorkers = 3 })
-		if got := a.settle(engine.Result{Verdict: v}, seeded()).Message.LostWorkers; (got == 0) != cleared {
+		a := tried(func(_ *inbox.Attempt, m *inbox.Message) { m.LostWorkers = 3 })
+		if got := a.Settle(inbox.Answer{Verdict: v}, seeded()).Message.LostWorkers; (got == 0) != cleared {
 			t.Errorf("%s leaves %d lost workers, want cleared: %v", v, got, cleared)
 		}
 	}
 }
 
 func TestAnEarlierReferenceSurvivesAnAnswerWithoutOne(t *testing.T) {
-	a := tried(func(_ *attempt, m *inbox.Message) { m.EngineReference = "instance-1" })
-	if got := a.settle(engine.Result{Verdict: engine.Technical}, seeded()).Message.EngineReference; got != "instance-1" {
+	a := tried(func(_ *inbox.Attempt, m *inbox.Message) { m.EngineReference = "instance-1" })
+	if got := a.Settle(inbox.Answer{Verdict: inbox.VerdictTechnical}, seeded()).Message.EngineReference; got != "instance-1" {
 		t.Errorf("the reference is %q, want instance-1", got)
 	}
 }
