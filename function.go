@@ -1,6 +1,6 @@
-// Package inbox is the root of the deployment: Google's Go function buildpack looks for functions only here. It
-// registers both, and each deployment serves the one that FUNCTION_TARGET names.
-package inbox
+// Package functions registers both functions, Receive and Relay. It is at the root because Google's Go function buildpack looks
+// for functions only there; each deployment serves the function that FUNCTION_TARGET names.
+package functions
 
 import (
 	_ "github.com/GoogleCloudPlatform/functions-framework-go/functions"
