@@ -34,8 +34,8 @@ func (r *reader) faultAt(line, column int, path, message string) {
 	r.faults = append(r.faults, Fault{File: r.file, Line: line, Column: column, Path: path, Message: message})
 }
 
-// fault reports at the place of path, or of the nearest thing around it. Once: what is wrong with a value that could not be
-// read at all is no news.
+// fault reports at the place of path, or of the nearest thing around it, and at most once for each path: later checks of a value
+// that could not be read would only repeat the fault.
 func (r *reader) fault(path, format string, args ...any) {
 	if slices.ContainsFunc(r.faults, func(f Fault) bool { return f.Path == path }) {
 		return

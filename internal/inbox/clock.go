@@ -5,8 +5,8 @@ import "time"
 // Clock is the database's time as a process knows it: the timestamp of one strong read and the monotonic readings around
 // it. The true time lies between Earliest and Latest; no instance's wall clock decides anything.
 //
-// Whoever judges what has come (a due time, the end of somebody's lease) uses Earliest, whoever promises a time (the end
-// of the own lease) uses Latest: both err on the side that takes nothing from anybody.
+// Use Earliest to decide whether a due time or another worker's lease has passed, and Latest to set the end of a lease of our
+// own. An error of the clock then can only delay us; it cannot shorten another worker's lease.
 //
 // A strong read shows all that was committed before it began, and its timestamp is not after the true time; how far it may
 // lie before the true time, Spanner does not promise. A commit's timestamp is exact on both sides: it lies between the

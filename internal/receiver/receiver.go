@@ -198,7 +198,7 @@ func (r *Receiver) insert(ctx context.Context, a *inbox.Arrival) error {
 	}
 	m := a.Message
 	if m.Reason == inbox.Unreadable {
-		// Its body has the number of the delivery in it: each one would leave an object of its own.
+		// The raw request holds the delivery attempt, so that every redelivery would upload a different object.
 		known, err := r.Store.Find(ctx, []string{m.ID}, m.TransportKey)
 		if err != nil {
 			return err

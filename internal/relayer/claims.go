@@ -96,8 +96,8 @@ func (w worker) claim(ctx context.Context, m *inbox.Message, in *routing.Input) 
 	return inbox.Answer{}, true
 }
 
-// unclaimed says what follows from an object that cannot be had. That nobody may look at it is no word about the object: only
-// one that is not there is waited for, and parked in the end.
+// unclaimed maps an error of Cloud Storage to an answer. A permission error does not tell whether the object exists, so it is
+// retried; only a missing object is waited for, and its message parked in the end.
 func (w worker) unclaimed(ctx context.Context, m *inbox.Message, ref inbox.Object, err error) inbox.Answer {
 	switch {
 	case errors.Is(err, inbox.ErrObjectMissing):

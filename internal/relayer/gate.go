@@ -6,10 +6,9 @@ import (
 	"github.com/pubsub-inbox/pubsub-inbox/internal/inbox"
 )
 
-// gate keeps what the runs of one process share: how much is claimed, and whose turn it is. A message that has cost a
-// worker is claimed when nothing else is, and nothing is claimed beside it: if it kills this process too, it takes nobody
-// with it. Others and suspects take turns, so that neither waits for ever. It is about this process only and needs not
-// survive it.
+// gate is shared by all runs of a process. The gate counts claimed messages, and sees to it that a suspect, a message whose worker
+// was lost before, is at work alone: a second crash then affects no other message. Suspects and other messages take turns, so
+// that neither waits for ever. The gate says nothing about other processes, and does not outlive its own.
 type gate struct {
 	mu          sync.Mutex
 	claiming    bool // one run claims at a time

@@ -187,3 +187,35 @@ func TestARunOnceDoesNotEndBeforeWhatItHasLeftDue(t *testing.T) {
 		})
 	}
 }
+
+// scanned tells of each scan that is answered.
+type scanned struct {
+	relayer.Store
+	answered chan struct{}
+}
+
+func (s scanned) Scan(ctx context.Context, req inbox.ScanRequest) (inbox.Scanned, error) {
+	found, err := s.Store.Scan(ctx, req)
+	s.answered <- struct{}{}
+	return found, err
+}
+
+// That there was nothing else to do while a message was at work says nothing about the time after it.
+func TestARunOnceDoesNotEndByAScanFromBeforeAMessageWasGivenBack(t *testing.T) {
+	w := newWorld(t)
+	w.insert("WO", 1)
+	store := scanned{w.store, make(chan struct{}, 100)}
+	calls := 0
+	s := w.once(w.relayWith(store, time.Now, w.engine(func(ctx, engine.Delivery) engine.Result {
+		if calls++; calls > 1 {
+			return engine.Result{Verdict: engine.Correlated}
+		}
+		for range 2 { // the first found this message
+			<-store.answered
+		}
+		return engine.Result{Verdict: engine.NotStarted}
+	})))
+	if s.Released != 1 || s.Processed != 1 {
+		t.Errorf("%d given back, %d processed; want 1 and 1", s.Released, s.Processed)
+	}
+}

@@ -312,9 +312,9 @@ func (r *run) claim(ctx, calls context.Context) {
 	r.dispatch(calls, plan, before)
 }
 
-// scanAgain has the next scan come at once: this run has left something that is due now.
+// scanAgain has the next scan come at once: this run has left something that is due now, which the scans until now have not seen.
 func (r *run) scanAgain() {
-	r.nextScan, r.dueBy = time.Time{}, r.clock.Earliest(r.Now())
+	r.nextScan, r.dueBy, r.idle = time.Time{}, r.clock.Earliest(r.Now()), false
 }
 
 // caughtUp reports whether a scan with this clock has seen what the run has left due. What is due now is written with the

@@ -9,8 +9,8 @@
 // beside its request. Errors are text. A value slog would render by reflection (a byte slice, a map, a struct) is
 // replaced by the name of its type, because that is how payloads and attribute maps come into logs by accident.
 //
-// An export begins within a request and is waited for within a bound; its failure is a warning, once a minute at most, and
-// nobody's error. Without an endpoint nothing is counted, kept or read. Labels have a bounded number of values, whatever
+// An export begins within a request and is waited for within a bound; a failed export is logged as a warning, at most
+// once a minute, and never fails a request. Without an endpoint nothing is counted, kept or read. Labels have a bounded number of values, whatever
 // publishers send. No payload, no attribute value but type, route and tenant, and no secret is exported. The gauges are
 // written by one process at a time, which holds the reporter's lease. No sender decides what is traced.
 //

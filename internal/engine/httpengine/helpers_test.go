@@ -45,7 +45,7 @@ func newEngine(t *testing.T, url string, changes ...func(*Config)) *Engine {
 func notIdempotent(c *Config) { c.Idempotent = false }
 
 // shortTimeout is for what ends by it only. Until then a request must have come, however busy the machine is.
-func shortTimeout(c *Config) { c.Timeout = 2 * time.Second }
+func shortTimeout(c *Config) { c.Timeout = 5 * time.Second }
 
 // answering is a server that answers every request in the same way.
 func answering(t *testing.T, handler http.HandlerFunc) string {

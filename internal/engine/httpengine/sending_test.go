@@ -269,7 +269,11 @@ func TestFailuresBeforeTheRequestAreTechnical(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			e, err := New(Config{URL: tt.url, Timeout: time.Second}, tt.deps)
+			timeout := time.Minute
+			if tt.code == httpcall.CodeTimeout {
+				timeout = time.Second
+			}
+			e, err := New(Config{URL: tt.url, Timeout: timeout}, tt.deps)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -14,7 +14,7 @@ type decimal struct {
 	negative bool
 	digits   string
 	exp      int64
-	// wide: the exponent is out of any reason; exp is not it.
+	// wide: the exponent does not fit, and exp is not set.
 	wide bool
 }
 

@@ -89,7 +89,7 @@ func appendList(out []byte, l traits.Lister) ([]byte, *Fault) {
 	return append(out, ']'), nil
 }
 
-// appendMap sorts: the order of a computed map is nobody's, and two attempts must send one text.
+// appendMap sorts the keys, so that every attempt sends the same JSON.
 func appendMap(out []byte, m traits.Mapper) ([]byte, *Fault) {
 	values := map[string]ref.Val{}
 	var names []string
