@@ -206,7 +206,7 @@ func TestAProcessThatSleptThroughItsLeaseChangesNothing(t *testing.T) {
 	if n := w.count("Messages WHERE Status = 'PROCESSING'"); n != 3 {
 		t.Fatalf("%d messages are claimed, want 3", n)
 	}
-	sleeper.signal(syscall.SIGSTOP)
+	sleeper.stop()
 	answer.set() // it lies in the sleeper's socket
 	<-time.After(time.Until(w.leases()[first]))
 	eventually(t, "another process takes over", func() bool {

@@ -10,7 +10,9 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"sync"
 	"syscall"
@@ -145,6 +147,25 @@ func (p *relayProcess) signal(s syscall.Signal) {
 	if err := p.cmd.Process.Signal(s); err != nil {
 		p.t.Fatal(err)
 	}
+}
+
+// stop has the process stand still. A signal takes its time to reach all threads of a process: until then they go on.
+func (p *relayProcess) stop() {
+	p.t.Helper()
+	p.signal(syscall.SIGSTOP)
+	eventually(p.t, "the process stands still", func() bool {
+		threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", p.cmd.Process.Pid))
+		if err != nil || len(threads) == 0 {
+			return false
+		}
+		for _, name := range threads {
+			text, err := os.ReadFile(name)
+			if at := bytes.LastIndexByte(text, ')'); err != nil || !bytes.HasPrefix(text[at+1:], []byte(" T")) {
+				return false
+			}
+		}
+		return true
+	})
 }
 
 // runAnswer is what a request to run the relay came to.
